@@ -1,0 +1,45 @@
+# Every target sets up what it needs in .venv by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+REQUIREMENTS := requirements/dev.txt
+READY := $(VENV)/.ready
+
+.PHONY: run test check fmt bench validate e2e docs clean lock
+
+$(READY): $(REQUIREMENTS) pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(REQUIREMENTS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+run: $(READY)
+	$(BIN)/promptguard serve
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+validate: $(READY)
+	$(BIN)/python -m benchmarks.quality
+
+e2e: $(READY)
+	$(BIN)/python -m pytest tests/e2e -m e2e -rs
+
+docs: $(READY)
+	$(BIN)/python -m docs.build
+
+clean:
+	rm -rf $(VENV) build dist site artifacts .mypy_cache .ruff_cache .hypothesis

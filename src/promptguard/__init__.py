@@ -1,0 +1,1 @@
+"""Guards conversations with language models, offline, and explains itself."""

@@ -1,0 +1,1 @@
+"""Judging many stored conversations."""

@@ -1,0 +1,66 @@
+"""The `promptguard` command: one group, one file per subcommand, imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from promptguard.errors import PromptGuardError
+
+EXIT_ALLOW, EXIT_CAUTION, EXIT_BLOCK, EXIT_ERROR = 0, 1, 2, 3
+_COMMANDS = {
+    "calibrate": "measure",
+    "chat": "chat",
+    "check": "check",
+    "doctor": "doctor",
+    "explain": "explain",
+    "keys": "keys",
+    "model": "model",
+    "probe": "probe",
+    "prompts": "prompts",
+    "replay": "explain",
+    "rubric": "rubric",
+    "scan": "scan",
+    "serve": "serve",
+    "sessions": "sessions",
+    "tune": "measure",
+    "validate": "measure",
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"promptguard.cli.{_COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="promptguard")
+def cli() -> None:
+    """Guard conversations with language models."""
+
+
+def main() -> None:
+    """Run the command line; our own errors become one line on stderr and exit code 3."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.exceptions.Abort:
+        click.echo("Interrupted.", err=True)
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = EXIT_ERROR
+    except PromptGuardError as error:
+        click.echo(f"Error: {error}", err=True)
+        code = EXIT_ERROR
+    sys.exit(code if isinstance(code, int) else 0)

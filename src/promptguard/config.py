@@ -1,0 +1,302 @@
+"""Every setting, its default and its bounds; read from YAML, the environment or code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from promptguard.errors import ConfigError
+
+LOCAL_MODEL = "local"
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class EvaluationMode(StrEnum):
+    """How several models are used."""
+
+    SINGLE = "single"
+    PARALLEL = "parallel"
+    CASCADE = "cascade"
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(_readable(error)) from None
+
+
+class EndpointConfig(_Settings):
+    """How LLM endpoints are called, by judges and providers alike."""
+
+    base_urls: dict[str, str] = {}
+    """Address per provider name, over the built-in table (`ollama`, `openrouter`, `openai`, ...)."""
+    timeout_s: float = Field(default=30.0, gt=0, le=600)
+    """Longest wait for one call."""
+    retries: int = Field(default=2, ge=0, le=10)
+    """Further attempts after 429, 5xx or a timeout."""
+    breaker_failures: int = Field(default=5, ge=1)
+    """Failures in a row after which an endpoint is left alone."""
+    breaker_cooldown_s: float = Field(default=30.0, gt=0)
+    """How long it is left alone."""
+
+
+class CacheConfig(_Settings):
+    """Where judgements are kept."""
+
+    path: str | None = None
+    """SQLite file; None keeps no cache."""
+    ttl_s: float = Field(default=7 * 24 * 3600.0, gt=0)
+    """Age at which an entry is judged anew."""
+    max_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)
+    """Size above which the least recently used entries go."""
+
+
+class BudgetConfig(_Settings):
+    """How much the cascade may spend on the LLM judge."""
+
+    calls_per_session: int = Field(default=20, ge=0)
+    """Calls for one session."""
+    calls_per_day: int = Field(default=2000, ge=0)
+    """Calls in 24 hours."""
+    usd_per_day: float = Field(default=5.0, ge=0)
+    """Money in 24 hours."""
+    seconds_per_call: float = Field(default=10.0, gt=0)
+    """Longest wait for one call."""
+
+
+class PromptGuardConfig(_Settings):
+    """Evaluation of one prompt."""
+
+    models: tuple[str, ...] = (LOCAL_MODEL,)
+    """Judges: `local`, `recorded:PATH`, or an endpoint's model such as `ollama/llama3.2`."""
+    evaluation_type: str | tuple[str, ...] = ("ayni_relational", "relational_structure")
+    """One evaluation type or several: several are an ensemble."""
+    ensemble_strategy: str = "max_falsehood"
+    """How the evaluations of a layer are merged."""
+    mode: EvaluationMode = EvaluationMode.SINGLE
+    """`single` asks the first model, `parallel` all, `cascade` the next one where in doubt."""
+    on_partial: Literal["raise", "continue"] = "raise"
+    """What happens when one of several evaluations fails."""
+    weights: dict[str, float] = {}
+    """Weight per evaluation type, for the `weighted` strategy."""
+    decision_threshold: Probability | None = None
+    """Falsehood at which an evaluation counts as a detection; None: the calibrated one."""
+    cascade_indeterminacy: Probability = 0.4
+    """Indeterminacy from which the cascade asks the next judge."""
+    max_concurrency: int = Field(default=8, ge=1, le=256)
+    """Judgements under way at once."""
+    max_chars: int = Field(default=1_000_000, ge=1)
+    """Longest prompt that is judged; a longer one is an error, never cut silently."""
+    endpoint: EndpointConfig = EndpointConfig()
+    """How endpoints are called."""
+    cache: CacheConfig = CacheConfig()
+    """Where judgements are kept."""
+    budget: BudgetConfig = BudgetConfig()
+    """What the cascade may spend."""
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _models_as_tuple(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("models", "evaluation_type")
+    @classmethod
+    def _not_empty(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not value or (isinstance(value, tuple) and not all(value)):
+            raise ValueError("must not be empty")
+        return value
+
+    @property
+    def evaluation_types(self) -> tuple[str, ...]:
+        """The evaluation types as a tuple, however they were given."""
+        return (
+            (self.evaluation_type,)
+            if isinstance(self.evaluation_type, str)
+            else self.evaluation_type
+        )
+
+
+class PolicyConfig(_Settings):
+    """What is done in which mode: the lowest mode at which each action starts."""
+
+    annotate_from: str | None = "CAUTIOUS"
+    """Mode from which findings are attached."""
+    steer_from: str | None = "ELEVATED"
+    """Mode from which the model gets a hardened system message."""
+    review_from: str | None = None
+    """Mode from which a person is asked to look."""
+    block_from: str | None = "CRITICAL"
+    """Mode from which the turn is refused."""
+
+
+class ControllerConfig(_Settings):
+    """Following a conversation."""
+
+    mode: Literal["enforce", "detect"] = "enforce"
+    """`detect` reports and never changes traffic."""
+    preset: Literal["strict", "balanced", "permissive"] = "balanced"
+    """How much evidence it takes: the false-positive budget per conversation."""
+    false_positive_budget: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    """Share of benign conversations that may be blocked; overrides the preset."""
+    policy: PolicyConfig = PolicyConfig()
+    """What is done in which mode."""
+    model: str | None = None
+    """The guarded model, such as `ollama/llama3.2`; None: judge only, no reply."""
+    system_prompt: str = ""
+    """System message sent to the guarded model."""
+    store: str = "sqlite:promptguard.db"
+    """`memory:`, `sqlite:PATH` or `postgresql://...`."""
+    persona: Literal["strict", "empathetic", "educational", "professional", "friendly"] = "strict"
+    """Which directives weigh most."""
+    use_model: bool = True
+    """Judge with the embedded model as well as the rules."""
+    use_temporal: bool = True
+    """Let the Frozen Instinct Layer look at earlier turns."""
+    signals: tuple[str, ...] | None = None
+    """Signals in use; None: all."""
+    weights: str | None = None
+    """File of fitted evidence weights; None: the shipped one."""
+    evaluation: PromptGuardConfig | None = None
+    """A further judge for turns in doubt, such as an LLM; None: none."""
+    on_evaluator_error: Literal["block", "allow", "raise"] = "block"
+    """What happens when the judge cannot judge."""
+    refusal: str = "I can't help with that."
+    """Reply to a blocked turn."""
+    store_text: Literal["keep", "hash", "off"] = "keep"
+    """Whether message text is stored."""
+    retention_days: float | None = Field(default=None, gt=0)
+    """Days after which stored text is dropped."""
+    max_chars: int = Field(default=1_000_000, ge=1)
+    """Longest message that is judged; a longer one is an error."""
+    endpoint: EndpointConfig = EndpointConfig()
+    """How the guarded model is called."""
+
+
+class KeyConfig(_Settings):
+    """One API key, stored as its hash."""
+
+    name: str
+    """Name in logs and audits."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Hash of the key, as `promptguard keys new` prints it."""
+    scopes: tuple[Literal["guard", "read", "admin"], ...] = ("guard",)
+    """What the key may do."""
+    tenant: str = "default"
+    """Whose sessions it sees."""
+    requests_per_minute: int = Field(default=600, ge=1)
+    """Rate limit."""
+
+
+class ServiceConfig(_Settings):
+    """The HTTP service."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; anything but loopback needs keys."""
+    port: int = Field(default=8787, ge=0, le=65535)
+    """Port to listen on."""
+    upstream: str = "ollama"
+    """Provider name or base URL the gateway forwards to."""
+    upstream_key_env: str | None = None
+    """Environment variable that holds the upstream's key."""
+    keys: tuple[KeyConfig, ...] = ()
+    """API keys; none: loopback only, no key needed."""
+    session_fields: tuple[str, ...] = (
+        "header:x-session-id",
+        "header:x-litellm-session-id",
+        "header:helicone-session-id",
+        "body:metadata.session_id",
+        "body:litellm_session_id",
+        "body:thread_id",
+        "body:conversation_id",
+        "body:user",
+    )
+    """Where a session id is looked for, in order; else a hash chain of the messages."""
+    block_style: Literal["refusal", "error"] = "refusal"
+    """A blocked turn answers 200 with a refusal, or HTTP 400."""
+    holdback_chars: int = Field(default=200, ge=0)
+    """Characters of a streamed reply held back until judged."""
+    max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
+    """Largest request body."""
+    max_messages: int = Field(default=2000, ge=1)
+    """Most messages in one request."""
+    upstream_timeout_s: float = Field(default=120.0, gt=0)
+    """Longest wait for the upstream."""
+    dashboard: bool = True
+    """Serve the web pages."""
+    demo: bool = True
+    """Load the bundled conversations once into an empty store."""
+
+
+class Settings(_Settings):
+    """A whole configuration file."""
+
+    version: Literal[1] = 1
+    """Version of the file's form."""
+    evaluation: PromptGuardConfig = PromptGuardConfig()
+    """Evaluation of one prompt."""
+    conversation: ControllerConfig = ControllerConfig()
+    """Following a conversation."""
+    service: ServiceConfig = ServiceConfig()
+    """The HTTP service."""
+
+
+def load_settings(path: str | Path | None = None, env: Mapping[str, str] | None = None) -> Settings:
+    """Read settings from `path`, else from `PROMPTGUARD_CONFIG`, else the defaults.
+
+    `${NAME}` in a string is replaced from the environment; a missing name is an error.
+    """
+    environment = os.environ if env is None else env
+    chosen = path or environment.get("PROMPTGUARD_CONFIG")
+    if not chosen:
+        return Settings()
+    try:
+        text = Path(chosen).read_text(encoding="utf-8")
+        body = yaml.safe_load(text) or {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the configuration {chosen}: {error}.") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{chosen} is not valid YAML: {error}.") from None
+    if not isinstance(body, dict):
+        raise ConfigError(f"{chosen} must hold a mapping of settings.")
+    return Settings(**_interpolate(body, environment))
+
+
+def config_hash(config: BaseModel) -> str:
+    """Return a short hash that is equal exactly for equal configurations."""
+    return hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]
+
+
+def _interpolate(value: Any, env: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _interpolate(item, env) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_interpolate(item, env) for item in value]
+    if isinstance(value, str):
+        return re.sub(r"\$\{(\w+)\}", lambda match: _from_env(match[1], env), value)
+    return value
+
+
+def _from_env(name: str, env: Mapping[str, str]) -> str:
+    if name not in env:
+        raise ConfigError(f"The configuration uses ${{{name}}}, which is not set; set it.")
+    return env[name]
+
+
+def _readable(error: ValidationError) -> str:
+    faults = []
+    for item in error.errors(include_input=False, include_url=False):
+        where = ".".join(str(part) for part in item["loc"]) or "configuration"
+        faults.append(f"{where}: {item['msg']}")
+    return "Configuration: " + "; ".join(faults) + "."

@@ -1,0 +1,100 @@
+"""What was said: roles, messages, and how a conversation is read from plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from promptguard.errors import InputError
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+_ROLE_ALIASES = {
+    "developer": Role.SYSTEM,
+    "function": Role.TOOL,
+    "human": Role.USER,
+    "gpt": Role.ASSISTANT,
+    "bot": Role.ASSISTANT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message; `timestamp` is in seconds since the epoch where it is known."""
+
+    role: Role
+    content: str
+    timestamp: float | None = None
+
+
+def role_of(name: object, *, where: str = "role") -> Role:
+    """Return the role called `name`, accepting the aliases in common use."""
+    if isinstance(name, str):
+        lowered = name.strip().lower()
+        if lowered in _ROLE_ALIASES:
+            return _ROLE_ALIASES[lowered]
+        if lowered in Role._value2member_map_:
+            return Role(lowered)
+    known = ", ".join(role.value for role in Role)
+    raise InputError(f"{where} is not a role; use one of {known}.")
+
+
+def text_of(content: object, *, where: str = "content") -> str:
+    """Return the text of a message's content: a string, or OpenAI's list of parts."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Sequence):
+        parts = []
+        for part in content:
+            if isinstance(part, str):
+                parts.append(part)
+            elif isinstance(part, Mapping):
+                text = part.get("text", "")
+                parts.append(text if isinstance(text, str) else "")
+            else:
+                raise InputError(f"{where} holds a part that is neither text nor an object.")
+        return "\n".join(part for part in parts if part)
+    raise InputError(f"{where} must be a string or a list of parts.")
+
+
+def messages_from(items: object) -> tuple[Message, ...]:
+    """Read a conversation from a list of `{"role", "content"}` objects.
+
+    Raises InputError naming the item that has the wrong shape.
+    """
+    if isinstance(items, (str, bytes)) or not isinstance(items, Sequence):
+        raise InputError("A conversation must be a list of messages.")
+    if not items:
+        raise InputError("The conversation is empty; give at least one message.")
+    return tuple(_message_from(item, index) for index, item in enumerate(items))
+
+
+def _message_from(item: object, index: int) -> Message:
+    if isinstance(item, Message):
+        return item
+    where = f"messages[{index}]"
+    if not isinstance(item, Mapping):
+        raise InputError(f"{where} must be an object with role and content.")
+    if "role" not in item:
+        raise InputError(f"{where} has no role.")
+    if "content" not in item and "tool_calls" not in item:
+        raise InputError(f"{where} has no content.")
+    stamp = item.get("timestamp")
+    if stamp is not None and (isinstance(stamp, bool) or not isinstance(stamp, (int, float))):
+        raise InputError(f"{where}.timestamp must be a number of seconds.")
+    return Message(
+        role=role_of(item["role"], where=f"{where}.role"),
+        content=text_of(item.get("content"), where=f"{where}.content"),
+        timestamp=None if stamp is None else float(stamp),
+    )

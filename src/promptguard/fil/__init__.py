@@ -1,0 +1,1 @@
+"""The Frozen Instinct Layer."""

@@ -1,0 +1,1 @@
+"""Conversations that test a model for self-contradiction."""

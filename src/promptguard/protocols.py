@@ -1,0 +1,254 @@
+"""The seams: what a judge, a signal, an encoder, a provider and a store must offer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from promptguard.conversation import Message
+from promptguard.core.neutrosophic import Neutrosophic
+from promptguard.model.reading import ContextReading, MessageReading
+from promptguard.state import SessionState, TranscriptEntry
+from promptguard.text.views import TextViews
+from promptguard.vector import Vector
+
+# --- judging one layer -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerTask:
+    """One question to a judge: look at `content` in the way `evaluation_type` says."""
+
+    evaluation_type: str
+    content: str
+    layer: str
+    context: str = ""
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a judgement cost."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerJudgement:
+    """A judge's answer to a LayerTask."""
+
+    value: Neutrosophic
+    evaluation_type: str
+    model: str
+    reasoning: str = ""
+    usage: Usage = field(default_factory=Usage)
+    is_cached: bool = False
+
+
+class Judge(Protocol):
+    """Something that judges one layer; it raises EvaluationError when it cannot."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as configured."""
+
+    async def judge(self, task: LayerTask) -> LayerJudgement:
+        """Return the judgement of one layer."""
+
+
+# --- the embedded model ----------------------------------------------------------------------
+
+
+class Encoder(Protocol):
+    """The embedded model as the rest of the product sees it: synchronous, pure, thread-safe."""
+
+    def read_messages(self, texts: Sequence[str]) -> tuple[MessageReading, ...]:
+        """Judge each text on its own."""
+
+    def read_context(self, messages: Sequence[Message]) -> ContextReading:
+        """Judge a conversation window: is an attack in progress?"""
+
+    def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        """Return one unit vector per text."""
+
+
+# --- signals ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientHints:
+    """What the client reports of how the message was written; unknown where None."""
+
+    typing_ms: float | None = None
+    keystrokes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilReading:
+    """What the Frozen Instinct Layer found in the current message."""
+
+    harm_score: float = 0.0
+    raw_score: float = 0.0
+    violated: tuple[str, ...] = ()
+    mentioned: tuple[str, ...] = ()
+    concepts: tuple[str, ...] = ()
+    rule_ids: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    escalation: tuple[str, ...] = ()
+    counterfactual_severity: float = 0.0
+    is_hard: bool = False
+    is_blocking: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnContext:
+    """Everything the signals may look at for one turn. Frozen, complete, made once.
+
+    `state` is the session before this turn. `message_risk` is the risk of the message taken
+    alone, in [0,1]. `reading`, `context` and `embedding` are None where no model is in use.
+    `untrusted` are the readings of tool results and documents that came with the turn.
+    """
+
+    state: SessionState
+    turn: int
+    now: float
+    text: str
+    views: TextViews
+    fil: FilReading
+    message_risk: float
+    reading: MessageReading | None = None
+    context: ContextReading | None = None
+    embedding: Vector | None = None
+    untrusted: tuple[MessageReading, ...] = ()
+    history_rewritten: bool = False
+    client: ClientHints = field(default_factory=ClientHints)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalScore:
+    """A signal's word on one turn: a score in [0,1], higher is riskier, and why in one line.
+
+    `parts` carries numbers that later turns or readers need (such as a posterior), by name.
+    """
+
+    name: str
+    score: float
+    reason: str = ""
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+Signal = Callable[[TurnContext], SignalScore]
+
+# --- providers -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What an upstream model answered."""
+
+    text: str
+    model: str
+    finish_reason: str = "stop"
+    usage: Usage = field(default_factory=Usage)
+
+
+class Provider(Protocol):
+    """An upstream language model; raises ProviderError when it fails."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as configured."""
+
+    async def complete(self, messages: Sequence[Message]) -> Completion:
+        """Return the whole answer."""
+
+    def stream(self, messages: Sequence[Message]) -> AsyncIterator[str]:
+        """Yield the answer in pieces as they come."""
+
+    async def close(self) -> None:
+        """Release connections."""
+
+
+# --- stores ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionKey:
+    """A session's name within its tenant."""
+
+    session_id: str
+    tenant: str = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionQuery:
+    """Which sessions to list, newest first; `tenant` None means all tenants."""
+
+    tenant: str | None = "default"
+    min_mode: int = 0
+    contains: str = ""
+    limit: int = 100
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLabel:
+    """What a person said of a session: a true attack or a false alarm."""
+
+    verdict: str
+    author: str
+    timestamp: float
+    note: str = ""
+
+
+class SessionStore(Protocol):
+    """Keeps states and transcripts. `save` is atomic: state and new entries, or nothing."""
+
+    async def load(self, key: SessionKey) -> SessionState | None:
+        """Return the newest state, or None."""
+
+    async def save(
+        self, state: SessionState, *, expected_version: int, entries: Sequence[TranscriptEntry] = ()
+    ) -> None:
+        """Store `state` (whose version is `expected_version + 1`) and append or complete `entries`.
+
+        An entry whose position exists replaces it. Raises VersionConflict where the stored
+        version is not `expected_version` (0: the session does not exist yet).
+        """
+
+    async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
+        """Return every stored message in order."""
+
+    async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
+        """Return the newest states that fit the query."""
+
+    async def delete(self, key: SessionKey) -> bool:
+        """Forget a session wholly; False where there was none."""
+
+    async def put_label(self, key: SessionKey, label: SessionLabel) -> None:
+        """Record a person's verdict; raises SessionNotFound."""
+
+    async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:
+        """Return the verdicts given on a session, oldest first."""
+
+    async def redact(self, *, before: float) -> int:
+        """Drop the text of transcript entries older than `before`; return how many."""
+
+    def changes(self) -> AsyncIterator[SessionKey]:
+        """Yield the key of each session as it is saved, by any process where the store can."""
+
+    async def close(self) -> None:
+        """Release files and connections."""

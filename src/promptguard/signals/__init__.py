@@ -1,0 +1,1 @@
+"""Named functions from a turn to a score."""

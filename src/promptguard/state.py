@@ -1,0 +1,330 @@
+"""All that is remembered of one conversation: one frozen value, bounded in size.
+
+`SessionState` is the single truth. The views a reader may want, `ConversationMemory` (what was
+talked about) and `ConversationHistory` (what was violated, and when), are computed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from promptguard.conversation import Role
+from promptguard.errors import DataError
+
+FORMAT_VERSION = 1
+RECENT_TURNS = 10
+SEGMENT_TURNS = 5
+MAX_SEGMENTS = 10
+EXCERPT_BYTES = 1200
+
+
+class Mode(IntEnum):
+    """How a conversation stands; the order is the order of risk."""
+
+    SAFE = 0
+    CAUTIOUS = 1
+    ELEVATED = 2
+    SUSPECT = 3
+    CRITICAL = 4
+    UNSAFE = 5
+
+
+class Action(StrEnum):
+    """What is done about a turn."""
+
+    ALLOW = "allow"
+    ANNOTATE = "annotate"
+    STEER = "steer"
+    REVIEW = "review"
+    BLOCK = "block"
+
+
+class ReplyKind(StrEnum):
+    """What the assistant did with a turn."""
+
+    NONE = "none"
+    REFUSED = "refused"
+    PARTIAL = "partial"
+    COMPLIED = "complied"
+    OPERATIONAL = "operational"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One entry of the ledger: what `signal` said of `turn`, in nats, before any leak."""
+
+    turn: int
+    signal: str
+    nats: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """The evidence so far. `retained[i]` is the share of `entries[i]` that has not leaked away;
+    `carried` holds what is left of entries too old to be listed, by signal."""
+
+    entries: tuple[Evidence, ...] = ()
+    retained: tuple[float, ...] = ()
+    carried: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyRecord:
+    """What is kept of the assistant's answer to a turn."""
+
+    kind: ReplyKind
+    excerpt: str
+    timestamp: float
+    risk: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRecord:
+    """What is kept of one user turn (with the tool content that came with it)."""
+
+    turn: int
+    excerpt: str
+    content_hash: str
+    timestamp: float
+    message_risk: float
+    risk: float
+    mode: Mode
+    action: Action
+    harm_score: float = 0.0
+    directives: tuple[str, ...] = ()
+    concepts: tuple[str, ...] = ()
+    is_flagged: bool = False
+    is_hard: bool = False
+    key_terms: tuple[str, ...] = ()
+    gathering_step: int = 0
+    embedding: str = ""
+    reply: ReplyRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSummary:
+    """Five turns in a few words: range, key terms, centroid, mean and peak risk."""
+
+    first_turn: int
+    last_turn: int
+    key_terms: tuple[str, ...]
+    centroid: str
+    mean_risk: float
+    peak_risk: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionProfile:
+    """Counts over the whole session."""
+
+    turns: int = 0
+    blocked: int = 0
+    flagged: int = 0
+    refusals: int = 0
+    mode_changes: int = 0
+    probing: int = 0
+    hypotheticals: int = 0
+    meta_instructions: int = 0
+    topics_revisited: int = 0
+    peak_message_risk: float = 0.0
+    peak_risk: float = 0.0
+    gap_count: int = 0
+    gap_mean_s: float = 0.0
+    gap_m2_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residue:
+    """What a directive leaves behind once its message has left the window."""
+
+    directive: str
+    harm: float
+    events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscalationEvent:
+    """A flagged message, remembered for bursts."""
+
+    timestamp: float
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeEntry:
+    """The turn at which a mode was first entered."""
+
+    turn: int
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """Everything that is remembered; a new value for every turn, numbered by `version`."""
+
+    session_id: str
+    tenant: str = "default"
+    version: int = 0
+    created: float = 0.0
+    updated: float = 0.0
+    accumulated_risk: float = 0.0
+    mode: Mode = Mode.SAFE
+    locked: bool = False
+    ledger: Ledger = field(default_factory=Ledger)
+    recent: tuple[TurnRecord, ...] = ()
+    segments: tuple[TopicSummary, ...] = ()
+    profile: SessionProfile = field(default_factory=SessionProfile)
+    residues: tuple[Residue, ...] = ()
+    escalations: tuple[EscalationEvent, ...] = ()
+    entered: tuple[ModeEntry, ...] = ()
+    intent: tuple[float, ...] = ()
+    history_rewrites: int = 0
+    config_hash: str = ""
+
+    @property
+    def turn_count(self) -> int:
+        """How many user turns were judged."""
+        return self.profile.turns
+
+    @property
+    def memory(self) -> ConversationMemory:
+        """The view of what was talked about."""
+        return ConversationMemory(
+            recent_turns=self.recent, topic_segments=self.segments, session_patterns=self.profile
+        )
+
+    @property
+    def history(self) -> ConversationHistory:
+        """The view of what was violated, and when."""
+        return ConversationHistory(
+            messages=tuple(_history_messages(self.recent)),
+            residues=self.residues,
+            escalation_events=self.escalations,
+        )
+
+    def to_json(self) -> str:
+        """Return the one JSON form of a state."""
+        body: dict[str, Any] = _STATE.dump_python(self, mode="json", exclude_defaults=True)
+        return _JSON.dump_json({"format": FORMAT_VERSION, **body}).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> SessionState:
+        """Read a state written by this version or an older one."""
+        try:
+            body = dict(_JSON.validate_json(text))
+            found = body.pop("format", 1)
+            if found > FORMAT_VERSION:
+                raise DataError(
+                    f"The session was stored in format {found}, this version reads up to "
+                    f"{FORMAT_VERSION}; upgrade promptguard."
+                )
+            return _STATE.validate_python(body)
+        except ValidationError as error:
+            raise DataError(
+                f"A stored session does not have the expected form ({error.error_count()} faults)."
+            ) from None
+
+    def with_reply(self, reply: ReplyRecord) -> SessionState:
+        """Return the state with the assistant's answer to the last turn recorded."""
+        if not self.recent:
+            return self
+        last = replace(self.recent[-1], reply=reply)
+        refused = int(reply.kind is ReplyKind.REFUSED)
+        return replace(
+            self,
+            recent=(*self.recent[:-1], last),
+            profile=replace(self.profile, refusals=self.profile.refusals + refused),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationMemory:
+    """Short, medium and long term: exact turns, topic summaries, session patterns."""
+
+    recent_turns: tuple[TurnRecord, ...]
+    topic_segments: tuple[TopicSummary, ...]
+    session_patterns: SessionProfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationMessage:
+    """One message as the Frozen Instinct Layer sees it."""
+
+    role: Role
+    content: str
+    timestamp: float
+    harm_score: float
+    fil_violations: frozenset[str]
+    is_flagged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationHistory:
+    """The last turns as messages, the residues of older ones, and the escalation events."""
+
+    messages: tuple[ConversationMessage, ...]
+    residues: tuple[Residue, ...]
+    escalation_events: tuple[EscalationEvent, ...]
+
+    def within(self, window_s: float, now: float) -> tuple[ConversationMessage, ...]:
+        """Return the messages not older than `window_s`; a clock gone backwards is age zero."""
+        return tuple(m for m in self.messages if max(0.0, now - m.timestamp) <= window_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranscriptEntry:
+    """One stored message of the whole transcript, with the verdict on it where it was judged.
+
+    `position` counts the messages of a session from 0 and never changes; `verdict` is the JSON
+    of what was decided, kept so that explanations need not judge again.
+    """
+
+    position: int
+    turn: int
+    role: Role
+    content: str | None
+    content_hash: str
+    timestamp: float
+    verdict: str = ""
+
+
+def _history_messages(recent: Iterable[TurnRecord]) -> Iterable[ConversationMessage]:
+    for turn in recent:
+        yield ConversationMessage(
+            role=Role.USER,
+            content=turn.excerpt,
+            timestamp=turn.timestamp,
+            harm_score=turn.harm_score,
+            fil_violations=frozenset(turn.directives),
+            is_flagged=turn.is_flagged,
+        )
+        if turn.reply is not None:
+            yield ConversationMessage(
+                role=Role.ASSISTANT,
+                content=turn.reply.excerpt,
+                timestamp=turn.reply.timestamp,
+                harm_score=0.0,
+                fil_violations=frozenset(),
+                is_flagged=False,
+            )
+
+
+def excerpt_of(text: str, limit_bytes: int = EXCERPT_BYTES) -> str:
+    """Return `text`, or its head and tail where it is longer than the bound allows."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= limit_bytes:
+        return raw.decode("utf-8", "ignore")
+    half = (limit_bytes - 3) // 2
+    head = raw[:half].decode("utf-8", "ignore")
+    tail = raw[-half:].decode("utf-8", "ignore")
+    return f"{head}…{tail}"
+
+
+_STATE: TypeAdapter[SessionState] = TypeAdapter(SessionState)
+_JSON: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])

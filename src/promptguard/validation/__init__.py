@@ -1,0 +1,1 @@
+"""Measuring the guard on labelled data."""

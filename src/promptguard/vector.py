@@ -1,0 +1,34 @@
+"""Embedding vectors and their compact text form."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float32]
+_GAIN = 4.0  # components of a unit vector of 384 rarely exceed a quarter
+
+
+def pack_vector(vector: Vector) -> str:
+    """Return a unit vector as base64 of signed bytes: 384 numbers in 512 characters."""
+    scaled = np.clip(np.rint(vector * 127.0 * _GAIN), -127, 127).astype(np.int8)
+    return base64.b64encode(scaled.tobytes()).decode("ascii")
+
+
+def unpack_vector(packed: str) -> Vector:
+    """Return the unit vector that `pack_vector` stored, or an empty one for an empty string."""
+    if not packed:
+        return np.zeros(0, dtype=np.float32)
+    raw = np.frombuffer(base64.b64decode(packed), dtype=np.int8).astype(np.float32)
+    norm = float(np.linalg.norm(raw))
+    return raw / norm if norm else raw
+
+
+def cosine(left: Vector, right: Vector) -> float:
+    """Return the cosine of two vectors, 0 where one is empty or of another length."""
+    if left.size == 0 or left.size != right.size:
+        return 0.0
+    scale = float(np.linalg.norm(left) * np.linalg.norm(right))
+    return float(np.dot(left, right)) / scale if scale else 0.0
