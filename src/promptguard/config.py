@@ -41,7 +41,7 @@ class EndpointConfig(_Settings):
     """How LLM endpoints are called, by judges and providers alike."""
 
     base_urls: dict[str, str] = {}
-    """Address per provider name, over the built-in table (`ollama`, `openrouter`, `openai`, ...)."""
+    """Address per provider name, over the built-in table (`ollama`, `openai`, ...)."""
     timeout_s: float = Field(default=30.0, gt=0, le=600)
     """Longest wait for one call."""
     retries: int = Field(default=2, ge=0, le=10)

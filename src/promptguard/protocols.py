@@ -172,8 +172,14 @@ class Provider(Protocol):
     def name(self) -> str:
         """The model's name, as configured."""
 
-    async def complete(self, messages: Sequence[Message]) -> Completion:
-        """Return the whole answer."""
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, object] | None = None,
+        max_tokens: int | None = None,
+    ) -> Completion:
+        """Return the whole answer; `schema` asks for JSON of that form where the endpoint can."""
 
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[str]:
         """Yield the answer in pieces as they come."""
