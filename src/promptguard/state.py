@@ -65,13 +65,21 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What is left of a signal's entries too old to be listed; `frozen` of it never leaks."""
+
+    signal: str
+    nats: float
+    frozen: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The evidence so far. `retained[i]` is the share of `entries[i]` that has not leaked away;
-    `carried` holds what is left of entries too old to be listed, by signal."""
+    """The evidence so far; `retained[i]` is the share of `entries[i]` not yet leaked away."""
 
     entries: tuple[Evidence, ...] = ()
     retained: tuple[float, ...] = ()
-    carried: tuple[tuple[str, float], ...] = ()
+    carried: tuple[Carried, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +270,7 @@ class ConversationMessage:
     harm_score: float
     fil_violations: frozenset[str]
     is_flagged: bool
+    concepts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +312,7 @@ def _history_messages(recent: Iterable[TurnRecord]) -> Iterable[ConversationMess
             harm_score=turn.harm_score,
             fil_violations=frozenset(turn.directives),
             is_flagged=turn.is_flagged,
+            concepts=frozenset(turn.concepts),
         )
         if turn.reply is not None:
             yield ConversationMessage(

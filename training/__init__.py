@@ -1,0 +1,1 @@
+"""How the shipped model and weights were made, end to end: one module per step."""
