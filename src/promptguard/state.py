@@ -183,7 +183,7 @@ class SessionState:
     updated: float = 0.0
     accumulated_risk: float = 0.0
     mode: Mode = Mode.SAFE
-    locked: bool = False
+    message_count: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     recent: tuple[TurnRecord, ...] = ()
     segments: tuple[TopicSummary, ...] = ()
@@ -238,15 +238,18 @@ class SessionState:
                 f"A stored session does not have the expected form ({error.error_count()} faults)."
             ) from None
 
-    def with_reply(self, reply: ReplyRecord) -> SessionState:
-        """Return the state with the assistant's answer to the last turn recorded."""
-        if not self.recent:
+    def with_reply(self, turn: int, reply: ReplyRecord) -> SessionState:
+        """Return the state with the assistant's answer to `turn` recorded, once."""
+        recent = tuple(
+            replace(record, reply=reply) if record.turn == turn and record.reply is None else record
+            for record in self.recent
+        )
+        if recent == self.recent:
             return self
-        last = replace(self.recent[-1], reply=reply)
         refused = int(reply.kind is ReplyKind.REFUSED)
         return replace(
             self,
-            recent=(*self.recent[:-1], last),
+            recent=recent,
             profile=replace(self.profile, refusals=self.profile.refusals + refused),
         )
 

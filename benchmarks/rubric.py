@@ -1,0 +1,103 @@
+"""Measures the self-contradiction rubric on labelled dialogues.
+
+python -m benchmarks.rubric FILE.jsonl[.gz]... [--source NAME] [--json]
+
+Each line holds `messages`, `source`, `lang` and a `label`: `contradiction` or `consistent`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from promptguard.probe.intervals import wilson
+from promptguard.rubrics.contradiction import Verdict, judge_contradiction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """How the rubric did on one source."""
+
+    source: str
+    n: int
+    flagged: int
+    precision: float
+    precision_low: float
+    precision_high: float
+    recall: float
+    base_rate: float
+    unclear: float
+    acknowledged: float
+    clear: int
+    accuracy_where_clear: float
+
+
+def records(paths: list[Path]) -> Iterator[dict[str, object]]:
+    """Yield every record of the files."""
+    for path in paths:
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rt", encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
+def measure(source: str, outcomes: list[tuple[Verdict, bool]]) -> Measure:
+    """Return the measures of one source from (verdict, is labelled contradiction)."""
+    n = len(outcomes)
+    counts = Counter(verdict for verdict, _ in outcomes)
+    flagged = counts[Verdict.CONTRADICTION]
+    hits = sum(is_one for verdict, is_one in outcomes if verdict is Verdict.CONTRADICTION)
+    labelled = sum(is_one for _, is_one in outcomes)
+    clear = [(v, y) for v, y in outcomes if v is not Verdict.UNCLEAR]
+    right = sum((v is not Verdict.CONSISTENT) == y for v, y in clear)
+    low, high = wilson(hits, flagged)
+    return Measure(
+        source=source,
+        n=n,
+        flagged=flagged,
+        precision=hits / flagged if flagged else float("nan"),
+        precision_low=low,
+        precision_high=high,
+        recall=hits / labelled if labelled else float("nan"),
+        base_rate=labelled / n,
+        unclear=counts[Verdict.UNCLEAR] / n,
+        acknowledged=counts[Verdict.ACKNOWLEDGED] / n,
+        clear=len(clear),
+        accuracy_where_clear=right / len(clear) if clear else float("nan"),
+    )
+
+
+def main() -> None:
+    """Run on the files named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--source", action="append", help="Only this source; repeatable.")
+    parser.add_argument("--json", action="store_true", dest="as_json")
+    options = parser.parse_args()
+    outcomes: dict[str, list[tuple[Verdict, bool]]] = {}
+    for record in records(options.files):
+        source = f"{record['source']} ({record['lang']})"
+        if options.source and record["source"] not in options.source:
+            continue
+        verdict = judge_contradiction(record["messages"]).verdict
+        outcomes.setdefault(source, []).append((verdict, record["label"] == "contradiction"))
+    measures = [measure(source, outcomes[source]) for source in sorted(outcomes)]
+    if options.as_json:
+        print(json.dumps([asdict(item) for item in measures], indent=2))
+        return
+    print("| source | n | contradictions | flagged | precision (95 %) | recall | unclear |")
+    print("|---|--:|--:|--:|---|--:|--:|")
+    for item in measures:
+        print(
+            f"| {item.source} | {item.n} | {item.base_rate:.0%} | {item.flagged} | "
+            f"{item.precision:.2f} ({item.precision_low:.2f}-{item.precision_high:.2f}) | "
+            f"{item.recall:.3f} | {item.unclear:.0%} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

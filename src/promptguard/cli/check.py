@@ -1,0 +1,168 @@
+"""`promptguard check`: judge one prompt and say what was found."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from promptguard.cli import EXIT_ALLOW, EXIT_BLOCK, EXIT_CAUTION
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from promptguard.config import PromptGuardConfig
+    from promptguard.evaluators.metrics import ReciprocityMetrics
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--system", help="System prompt above the text.")
+@click.option("--application", help="The application's layer between system and user.")
+@click.option("--evaluation-type", "types", multiple=True, help="Way to look at it; repeatable.")
+@click.option("--strategy", help="How several evaluation types are merged.")
+@click.option("--model", "models", multiple=True, help="Judge; repeatable (then all are asked).")
+@click.option("--json", "as_json", is_flag=True, help="Print every number as JSON.")
+@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@click.pass_context
+def check(
+    ctx: click.Context,
+    text: str | None,
+    system: str | None,
+    application: str | None,
+    types: tuple[str, ...],
+    strategy: str | None,
+    models: tuple[str, ...],
+    as_json: bool,
+    config_file: str | None,
+) -> None:
+    """Judge TEXT, or standard input where TEXT is - or missing.
+
+    Exit code: 0 allow, 1 caution, 2 block, 3 error.
+    """
+    from promptguard.evaluators.metrics import Decision, metrics_as_json
+    from promptguard.guard import PromptGuard
+
+    config = _config(config_file, types, strategy, models)
+    guard = PromptGuard(config)
+    try:
+        metrics = guard.evaluate_sync(_given(text), system=system, application=application)
+    finally:
+        guard.close_sync()
+    if as_json:
+        click.echo(metrics_as_json(metrics))
+    else:
+        _show(metrics)
+    codes = {
+        Decision.ALLOW: EXIT_ALLOW,
+        Decision.CAUTION: EXIT_CAUTION,
+        Decision.BLOCK: EXIT_BLOCK,
+    }
+    ctx.exit(codes[metrics.decision])
+
+
+def _given(text: str | None) -> str:
+    if text is not None and text != "-":
+        return text
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def _config(
+    path: str | None, types: tuple[str, ...], strategy: str | None, models: tuple[str, ...]
+) -> PromptGuardConfig:
+    from promptguard.config import EvaluationMode, PromptGuardConfig, load_settings
+
+    chosen = load_settings(path).evaluation.model_dump()
+    if types:
+        chosen["evaluation_type"] = types
+    if strategy:
+        chosen["ensemble_strategy"] = strategy
+    if models:
+        chosen["models"] = models
+        if chosen["mode"] is not EvaluationMode.CASCADE:
+            chosen["mode"] = EvaluationMode.PARALLEL if len(models) > 1 else EvaluationMode.SINGLE
+    return PromptGuardConfig(**chosen)
+
+
+_COLOURS = {"allow": "green", "caution": "yellow", "block": "red"}
+
+
+def _show(metrics: ReciprocityMetrics) -> None:
+    from rich.console import Console
+
+    out = Console(highlight=False)
+    colour = _COLOURS[metrics.decision]
+    out.print(f"[bold {colour}]{metrics.decision.upper()}[/]  {metrics.label}, {_why(metrics)}")
+    out.print(_table(metrics))
+    out.print(
+        f"balance {metrics.ayni_balance:+.2f} · {metrics.exchange_type} exchange · "
+        f"trust {metrics.trust.strength:.2f}"
+    )
+    for name, items in (
+        ("violations", metrics.trust.violations),
+        ("disguises undone", metrics.disguises),
+        ("left out", metrics.failures),
+    ):
+        if items:
+            out.print(f"{name}: {', '.join(items)}", markup=False)
+    _show_cost(metrics, out)
+
+
+def _why(metrics: ReciprocityMetrics) -> str:
+    if metrics.detected_by:
+        return f"found by {', '.join(metrics.detected_by)}"
+    if metrics.decision == "block":
+        return "found by the evaluations together"
+    if metrics.decision == "caution":
+        return "the evaluations are undecided"
+    return "no evaluation crosses the threshold"
+
+
+def _table(metrics: ReciprocityMetrics) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("layer", "evaluation", "judge"):
+        table.add_column(heading)
+    for heading in ("truth", "doubt", "falsehood"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for layer in metrics.per_layer.values():
+        for found in layer.evaluations:
+            for said in found.judgements:
+                table.add_row(
+                    layer.name,
+                    escape(found.evaluation_type),
+                    escape(said.model) + (" (cached)" if said.is_cached else ""),
+                    *(f"{number:.2f}" for number in said.value.as_tuple()),
+                    _bar(said.value.falsehood, found.threshold),
+                )
+        if len(layer.evaluations) != 1:
+            how = "merged" if layer.evaluations else "default, not judged"
+            numbers = (f"{number:.2f}" for number in layer.value.as_tuple())
+            table.add_row(layer.name, how, "", *numbers, "", style="bold")
+    return table
+
+
+def _bar(falsehood: float, threshold: float) -> str:
+    filled = round(falsehood * 10)
+    colour = "red" if falsehood >= threshold else "green"
+    return f"[{colour}]{'█' * filled}[/][dim]{'░' * (10 - filled)}[/]"
+
+
+def _show_cost(metrics: ReciprocityMetrics, out: Console) -> None:
+    if metrics.usage.calls or metrics.cache_hits:
+        out.print(
+            f"{metrics.usage.calls} calls, {metrics.usage.input_tokens} tokens in, "
+            f"{metrics.usage.output_tokens} out, ${metrics.usage.cost_usd:.4f}, "
+            f"{metrics.cache_hits} from the cache"
+        )
+    report = metrics.cascade
+    if report is not None:
+        out.print(
+            f"passed on {report.passed_on} of {report.judged}, withheld {report.withheld}, "
+            f"changed {report.changed}, doubt removed {report.doubt_removed:.2f}"
+        )

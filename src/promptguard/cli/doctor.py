@@ -1,0 +1,183 @@
+"""`promptguard doctor`: what works here, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from promptguard.cli import EXIT_ALLOW, EXIT_ERROR
+from promptguard.config import (
+    LOCAL_MODEL,
+    EndpointConfig,
+    PromptGuardConfig,
+    Settings,
+    load_settings,
+)
+from promptguard.errors import ConfigError, PromptGuardError, StoreError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """One thing to look at: `run` returns what is well or raises what is not."""
+
+    name: str
+    run: Callable[[], str]
+
+
+@click.command()
+@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@click.option("--endpoints", is_flag=True, help="Call the endpoints too; this may cost money.")
+@click.pass_context
+def doctor(ctx: click.Context, config_file: str | None, endpoints: bool) -> None:
+    """Check configuration, model, cache, store and, on request, endpoints.
+
+    Exit code: 0 where all is well, 3 where something is not.
+    """
+    try:
+        settings = load_settings(config_file)
+    except PromptGuardError as error:
+        _say("configuration", "broken", str(error))
+        ctx.exit(EXIT_ERROR)
+    faults = 0
+    for examination in examinations(settings, endpoints=endpoints):
+        try:
+            _say(examination.name, "ok", examination.run())
+        except PromptGuardError as error:
+            faults += 1
+            _say(examination.name, "broken", str(error))
+    ctx.exit(EXIT_ERROR if faults else EXIT_ALLOW)
+
+
+def examinations(settings: Settings, *, endpoints: bool) -> Iterator[Examination]:
+    """Yield what there is to look at with these settings."""
+    yield Examination(name="configuration", run=lambda: _examine_settings(settings))
+    if LOCAL_MODEL in _models(settings) or settings.conversation.use_model:
+        yield Examination(name="model", run=_examine_model)
+    if settings.evaluation.cache.path is not None:
+        yield Examination(name="cache", run=lambda: _examine_cache(settings.evaluation))
+    yield Examination(name="store", run=lambda: _examine_store(settings.conversation.store))
+    if endpoints:
+        yield from _endpoint_examinations(settings)
+
+
+def _endpoint_examinations(settings: Settings) -> Iterator[Examination]:
+    for model, endpoint in _models(settings).items():
+        if model != LOCAL_MODEL and not model.startswith("recorded:"):
+            yield Examination(name=model, run=partial(_examine_endpoint, model, endpoint))
+    url = settings.conversation.store
+    if not url.startswith(("memory:", "sqlite:")):
+        yield Examination(name="store connection", run=lambda: _examine_connection(url))
+
+
+def _models(settings: Settings) -> dict[str, EndpointConfig]:
+    conversation = settings.conversation
+    found = dict.fromkeys(settings.evaluation.models, settings.evaluation.endpoint)
+    if conversation.evaluation is not None:
+        found |= dict.fromkeys(conversation.evaluation.models, conversation.evaluation.endpoint)
+    if conversation.model is not None:
+        found[conversation.model] = conversation.endpoint
+    return found
+
+
+def _examine_settings(settings: Settings) -> str:
+    from promptguard.guard import PromptGuard
+
+    PromptGuard(settings.evaluation)
+    if settings.conversation.evaluation is not None:
+        PromptGuard(settings.conversation.evaluation)
+    kinds = ", ".join(settings.evaluation.evaluation_types)
+    return f"{kinds} merged by {settings.evaluation.ensemble_strategy}"
+
+
+def _examine_model() -> str:
+    from promptguard.guard import PromptGuard
+
+    guard = PromptGuard(PromptGuardConfig())
+    try:
+        metrics = guard.evaluate_sync("What time is it in Lima?")
+    finally:
+        guard.close_sync()
+    return f"judges; decision threshold {metrics.decision_threshold:.2f}"
+
+
+def _examine_cache(config: PromptGuardConfig) -> str:
+    from promptguard.evaluators.cache import JudgementCache
+
+    assert config.cache.path is not None
+    _require_writable(Path(config.cache.path))
+    cache = JudgementCache(
+        config.cache.path, ttl_s=config.cache.ttl_s, max_bytes=config.cache.max_bytes
+    )
+    status = cache.status()
+    cache.close()
+    if status.faults:
+        raise StoreError(f"{config.cache.path} failed; it is begun anew where it was corrupt.")
+    return f"{status.entries} judgements, {status.size_bytes} bytes"
+
+
+def _examine_store(url: str) -> str:
+    from promptguard.stores import open_store
+
+    open_store(url)
+    scheme = url.partition(":")[0]
+    if scheme == "sqlite":
+        path = Path(unquote(urlsplit(url).path)).expanduser()
+        _require_writable(path)
+        return f"{path} can be written"
+    return f"{scheme}, kept in this process" if scheme == "memory" else f"{scheme}, not called"
+
+
+def _require_writable(path: Path) -> None:
+    if path.exists():
+        if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
+            raise ConfigError(f"{path} cannot be written; change its rights or the setting.")
+        return
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{folder} cannot be written; choose another place for {path.name}.")
+
+
+def _examine_endpoint(model: str, endpoint: EndpointConfig) -> str:
+    return asyncio.run(_call(model, endpoint))
+
+
+async def _call(model: str, endpoint: EndpointConfig) -> str:
+    from promptguard.conversation import Message, Role
+    from promptguard.providers import open_provider
+
+    provider = open_provider(model, endpoint)
+    try:
+        answer = await provider.complete(
+            (Message(role=Role.USER, content="Answer with one word."),), max_tokens=1
+        )
+    finally:
+        await provider.close()
+    return f"answers as {answer.model}"
+
+
+def _examine_connection(url: str) -> str:
+    return asyncio.run(_load_once(url))
+
+
+async def _load_once(url: str) -> str:
+    from promptguard.protocols import SessionKey
+    from promptguard.stores import open_store
+
+    store = open_store(url)
+    try:
+        await store.load(SessionKey(session_id="doctor"))
+    finally:
+        await store.close()
+    return "answers"
+
+
+def _say(name: str, state: str, message: str) -> None:
+    colour = "green" if state == "ok" else "red"
+    click.echo(f"{click.style(f'{state:7}', fg=colour)} {name}: {message}")

@@ -1,0 +1,403 @@
+"""A guarded conversation: load, judge, save, answer, judge the answer, save.
+
+Every turn is recorded before the model is called; a crash between any two steps loses no
+recorded turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+from uuid import UUID
+
+from promptguard.config import ControllerConfig, config_hash
+from promptguard.conversation import Message, Role
+from promptguard.errors import (
+    EvaluationError,
+    InputError,
+    ModelError,
+    SessionNotFound,
+    StoreError,
+    VersionConflict,
+)
+from promptguard.guard import PromptGuard
+from promptguard.protocols import ClientHints, Provider, SessionKey, SessionStore
+from promptguard.providers import open_provider
+from promptguard.risk.policy import STEERING
+from promptguard.rubrics.contradiction import judge_contradiction
+from promptguard.state import (
+    Action,
+    Evidence,
+    Mode,
+    ReplyKind,
+    ReplyRecord,
+    SessionState,
+    TranscriptEntry,
+)
+from promptguard.stores import open_store
+from promptguard.turns.explain import Explanation, explain
+from promptguard.turns.judge import TurnJudge, said_before
+from promptguard.turns.remember import content_hash
+from promptguard.turns.verdict import TurnInput, TurnVerdict
+from promptguard.turns.walk import Step, reply_record, steps_of, walk
+
+MAX_CONFLICTS = 64
+DOUBT = (Mode.CAUTIOUS, Mode.SUSPECT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResult:
+    """What became of a turn.
+
+    `action` is what the policy says; in detect mode it is only reported and `is_enforced` is
+    False. `reply` is the model's answer, the refusal, or None where no model is configured.
+    `fault` says why no judge could judge, where that happened.
+    """
+
+    state: SessionState
+    verdict: TurnVerdict | None
+    action: Action
+    is_enforced: bool
+    reply: str | None = None
+    reply_kind: ReplyKind = ReplyKind.NONE
+    contradicts_itself: bool = False
+    fault: str = ""
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """What this turn added to the ledger."""
+        return self.verdict.evidence if self.verdict else ()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the turn was kept from the model."""
+        return self.is_enforced and self.action is Action.BLOCK
+
+
+class Controller:
+    """Follows conversations. Dependencies not given are opened from the configuration."""
+
+    def __init__(
+        self,
+        config: ControllerConfig | None = None,
+        *,
+        store: SessionStore | None = None,
+        provider: Provider | None = None,
+        judge: TurnJudge | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config = config or ControllerConfig()
+        self.store = store if store is not None else open_store(self.config.store)
+        self.judge = judge or TurnJudge.open(self.config)
+        self._provider = provider
+        self._second = PromptGuard(self.config.evaluation) if self.config.evaluation else None
+        self._clock = clock
+        self._config_hash = config_hash(self.config)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Release the store and the model's connections."""
+        await self.store.close()
+        if self._provider is not None:
+            await self._provider.close()
+
+    async def process_turn(
+        self,
+        session_id: str | UUID,
+        user_input: str,
+        *,
+        tenant: str = "default",
+        tool_contents: Sequence[str] = (),
+        client: ClientHints | None = None,
+        history_rewritten: bool = False,
+        now: float | None = None,
+    ) -> TurnResult:
+        """Judge one user turn and, where a model is configured and the turn passes, answer it."""
+        result = await self.judge_turn(
+            session_id,
+            user_input,
+            tenant=tenant,
+            tool_contents=tool_contents,
+            client=client,
+            history_rewritten=history_rewritten,
+            now=now,
+        )
+        provider = self._model()
+        if result.is_blocked or provider is None:
+            return result
+        completion = await provider.complete(await self._prompt(result))
+        return await self.record_reply(result, completion.text, now=now)
+
+    async def stream_turn(
+        self, session_id: str | UUID, user_input: str, *, tenant: str = "default"
+    ) -> AsyncIterator[str | TurnResult]:
+        """Like `process_turn`, yielding the answer in pieces and the TurnResult last."""
+        result = await self.judge_turn(session_id, user_input, tenant=tenant)
+        provider = self._model()
+        if result.is_blocked or provider is None:
+            if result.reply:
+                yield result.reply
+            yield result
+            return
+        pieces = []
+        async for piece in provider.stream(await self._prompt(result)):
+            pieces.append(piece)
+            yield piece
+        yield await self.record_reply(result, "".join(pieces))
+
+    async def judge_turn(
+        self,
+        session_id: str | UUID,
+        user_input: str,
+        *,
+        tenant: str = "default",
+        tool_contents: Sequence[str] = (),
+        client: ClientHints | None = None,
+        history_rewritten: bool = False,
+        now: float | None = None,
+    ) -> TurnResult:
+        """Judge and record one user turn; the model is not called."""
+        if not isinstance(user_input, str):
+            raise InputError("user_input must be a string.")
+        key = SessionKey(session_id=str(session_id), tenant=tenant)
+        turn = TurnInput(
+            text=user_input,
+            tool_contents=tuple(tool_contents),
+            client=client or ClientHints(),
+            history_rewritten=history_rewritten,
+        )
+        for _ in range(MAX_CONFLICTS):
+            state = await self.store.load(key) or SessionState(
+                session_id=key.session_id, tenant=key.tenant
+            )
+            at = self._clock() if now is None else now
+            result = await self._judged(state, turn, at)
+            try:
+                return await self._saved(state, result, turn, at)
+            except VersionConflict:
+                continue
+        raise StoreError("The session is written too often at once; try the turn again.")
+
+    async def record_reply(
+        self, result: TurnResult, text: str, *, now: float | None = None
+    ) -> TurnResult:
+        """Judge and record what the assistant answered to the turn of `result`."""
+        at = self._clock() if now is None else now
+        key = SessionKey(session_id=result.state.session_id, tenant=result.state.tenant)
+        turn = result.state.turn_count
+        reply = reply_record(text, at)
+        state = result.state
+        for _ in range(MAX_CONFLICTS):
+            answered = state.with_reply(turn, self._kept(reply))
+            entry = self._entry(answered, Role.ASSISTANT, text, turn, at, state.message_count)
+            new = replace(
+                answered,
+                version=state.version + 1,
+                message_count=state.message_count + 1,
+                updated=max(state.updated, at),
+            )
+            try:
+                await self.store.save(new, expected_version=state.version, entries=(entry,))
+            except VersionConflict:
+                loaded = await self.store.load(key)
+                if loaded is None:
+                    raise SessionNotFound("The session was deleted during the turn.") from None
+                state = loaded
+                continue
+            return replace(
+                result,
+                state=new,
+                reply=text,
+                reply_kind=reply.kind,
+                contradicts_itself=_contradicts(new),
+            )
+        raise StoreError("The session is written too often at once; the reply was not recorded.")
+
+    async def explain(self, session_id: str, *, tenant: str = "default") -> Explanation:
+        """Replay a stored session and explain the verdict on its last turn."""
+        steps = await self._stored_steps(SessionKey(session_id=session_id, tenant=tenant))
+        return await asyncio.to_thread(explain, self.judge, steps)
+
+    async def replay(
+        self, session_id: str, config: ControllerConfig, *, tenant: str = "default"
+    ) -> tuple[tuple[TurnVerdict, TurnVerdict], ...]:
+        """Judge a stored session under this and another configuration, turn by turn."""
+        steps = await self._stored_steps(SessionKey(session_id=session_id, tenant=tenant))
+        other = TurnJudge.open(config, encoder=self.judge.encoder)
+
+        def both() -> tuple[tuple[TurnVerdict, TurnVerdict], ...]:
+            pairs = zip(walk(self.judge, steps), walk(other, steps), strict=True)
+            return tuple((ours[0], theirs[0]) for ours, theirs in pairs)
+
+        return await asyncio.to_thread(both)
+
+    def judge_messages(self, messages: Sequence[Message]) -> tuple[TurnVerdict, ...]:
+        """Judge a whole conversation without storing anything."""
+        return tuple(verdict for verdict, _ in walk(self.judge, steps_of(messages)))
+
+    async def _judged(self, state: SessionState, turn: TurnInput, now: float) -> TurnResult:
+        is_enforced = self.config.mode == "enforce"
+        try:
+            verdict, after = await asyncio.to_thread(self.judge.judge, state, turn, now=now)
+            if self._second is not None and DOUBT[0] <= verdict.mode <= DOUBT[1]:
+                metrics = await self._second.evaluate(user=turn.text)
+                second = replace(turn, judged=metrics.falsehood)
+                verdict, after = await asyncio.to_thread(self.judge.judge, state, second, now=now)
+        except (EvaluationError, ModelError) as error:
+            if self.config.on_evaluator_error == "raise":
+                raise
+            is_refused = self.config.on_evaluator_error == "block"
+            counted = replace(state.profile, turns=state.turn_count + 1)
+            return TurnResult(
+                state=replace(state, profile=counted, updated=max(state.updated, now)),
+                verdict=None,
+                action=Action.BLOCK if is_refused else Action.ALLOW,
+                is_enforced=is_enforced,
+                reply=self.config.refusal if is_refused and is_enforced else None,
+                fault=str(error),
+            )
+        result = TurnResult(
+            state=after, verdict=verdict, action=verdict.action, is_enforced=is_enforced
+        )
+        if not result.is_blocked:
+            return result
+        refusal = reply_record(self.config.refusal, now)
+        refused = after.with_reply(
+            verdict.turn, self._kept(replace(refusal, kind=ReplyKind.REFUSED))
+        )
+        return replace(
+            result, state=refused, reply=self.config.refusal, reply_kind=ReplyKind.REFUSED
+        )
+
+    async def _saved(
+        self, before: SessionState, result: TurnResult, turn: TurnInput, now: float
+    ) -> TurnResult:
+        number = before.turn_count + 1
+        position = before.message_count
+        verdict = _verdict_json(result)
+        said = [(Role.USER, turn.text), *((Role.TOOL, text) for text in turn.tool_contents)]
+        if result.is_blocked and result.reply:
+            said.append((Role.ASSISTANT, result.reply))
+        entries = tuple(
+            replace(
+                self._entry(before, role, text, number, now, position + index),
+                verdict=verdict if index == 0 else "",
+            )
+            for index, (role, text) in enumerate(said)
+        )
+        state = replace(
+            self._redacted(result.state),
+            version=before.version + 1,
+            message_count=position + len(entries),
+            config_hash=self._config_hash,
+        )
+        await self.store.save(state, expected_version=before.version, entries=entries)
+        return replace(result, state=state)
+
+    def _entry(
+        self, state: SessionState, role: Role, text: str, turn: int, now: float, position: int
+    ) -> TranscriptEntry:
+        return TranscriptEntry(
+            position=position,
+            turn=turn,
+            role=role,
+            content=text if self.config.store_text == "keep" else None,
+            content_hash="" if self.config.store_text == "off" else content_hash(text),
+            timestamp=max(now, state.created),
+        )
+
+    def _redacted(self, state: SessionState) -> SessionState:
+        if self.config.store_text == "keep":
+            return state
+        recent = tuple(replace(record, excerpt="") for record in state.recent)
+        return replace(state, recent=recent)
+
+    def _kept(self, reply: ReplyRecord) -> ReplyRecord:
+        return reply if self.config.store_text == "keep" else replace(reply, excerpt="")
+
+    def _model(self) -> Provider | None:
+        if self._provider is None and self.config.model is not None:
+            self._provider = open_provider(self.config.model, self.config.endpoint)
+        return self._provider
+
+    async def _prompt(self, result: TurnResult) -> list[Message]:
+        """Return the full history for the model, hardened where the policy says so."""
+        messages = []
+        if self.config.system_prompt:
+            messages.append(Message(role=Role.SYSTEM, content=self.config.system_prompt))
+        if result.is_enforced and result.action in (Action.STEER, Action.REVIEW):
+            messages.append(Message(role=Role.SYSTEM, content=STEERING))
+        key = SessionKey(session_id=result.state.session_id, tenant=result.state.tenant)
+        stored = await self.store.transcript(key)
+        if all(entry.content is not None for entry in stored):
+            said = [Message(role=e.role, content=e.content or "") for e in stored]
+        else:
+            said = said_before(result.state)
+        return [*messages, *said]
+
+    async def _stored_steps(self, key: SessionKey) -> tuple[Step, ...]:
+        entries = await self.store.transcript(key)
+        if not entries:
+            raise SessionNotFound(
+                "There is no such session; `promptguard sessions list` shows what is stored."
+            )
+        if any(entry.content is None for entry in entries):
+            raise InputError(
+                "The text of this session was not kept (store_text, retention), so it cannot "
+                "be replayed."
+            )
+        return _steps_by_turn(entries)
+
+
+def _steps_by_turn(entries: Sequence[TranscriptEntry]) -> tuple[Step, ...]:
+    turns: dict[int, list[TranscriptEntry]] = {}
+    for entry in entries:
+        turns.setdefault(entry.turn, []).append(entry)
+    return tuple(
+        Step(
+            turn=TurnInput(
+                text="\n".join(e.content or "" for e in said if e.role is Role.USER),
+                tool_contents=tuple(e.content or "" for e in said if e.role is Role.TOOL),
+            ),
+            reply="\n".join(e.content or "" for e in said if e.role is Role.ASSISTANT) or None,
+            timestamp=said[0].timestamp,
+        )
+        for _, said in sorted(turns.items())
+    )
+
+
+def _verdict_json(result: TurnResult) -> str:
+    verdict = result.verdict
+    if verdict is None:
+        return json.dumps({"action": result.action.value, "fault": result.fault})
+    return json.dumps(
+        {
+            "risk": verdict.risk,
+            "message_risk": verdict.message_risk,
+            "mode": verdict.mode.name,
+            "action": verdict.action.value,
+            "is_hard": verdict.is_hard,
+            "tags": verdict.tags,
+            "disguises": verdict.disguises,
+            "evidence": [
+                {"signal": e.signal, "nats": e.nats, "reason": e.reason} for e in verdict.evidence
+            ],
+        },
+        ensure_ascii=False,
+    )
+
+
+def _contradicts(state: SessionState) -> bool:
+    messages = [m for m in said_before(state) if m.content]
+    if sum(m.role is Role.ASSISTANT for m in messages) < 2:
+        return False
+    return judge_contradiction(messages).is_contradiction

@@ -1,0 +1,135 @@
+"""The evaluation types: versioned texts, their manifest, and the check that both agree."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from promptguard.core.layers import LayerPriority
+from promptguard.errors import ConfigError, DataError
+from promptguard.registry import Registry
+
+TRUSTED_TYPE = "trusted_layer_coherence"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationPrompt:
+    """One way to look at a layer: what the judge is asked, and for which layers."""
+
+    name: str
+    version: str
+    text: str
+    applies_to: tuple[LayerPriority, ...] = (LayerPriority.USER,)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the text."""
+        return text_hash(self.text)
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    version: str
+    sha256: str
+    applies_to: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}-{self.version}.md"
+
+
+class _Manifest(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int
+    frame: _Entry
+    evaluation_types: tuple[_Entry, ...]
+
+
+def evaluation_prompt(name: str) -> EvaluationPrompt:
+    """Return the evaluation type called `name`; ConfigError names the known ones."""
+    return evaluation_prompts().get(name)
+
+
+def user_prompt(name: str) -> EvaluationPrompt:
+    """Return an evaluation type that looks at user layers; ConfigError for any other."""
+    prompt = evaluation_prompt(name)
+    if LayerPriority.USER not in prompt.applies_to:
+        raise ConfigError(
+            f"Evaluation type {name!r} is for trusted layers and is used there by itself; "
+            "choose another for the user's."
+        )
+    return prompt
+
+
+@cache
+def evaluation_prompts() -> Registry[EvaluationPrompt]:
+    """Return every evaluation type; texts of your own are registered here."""
+    registry: Registry[EvaluationPrompt] = Registry("evaluation type")
+    for prompt in read_prompts(shipped_prompts()):
+        registry.register(prompt.name)(prompt)
+    return registry
+
+
+@cache
+def frame() -> EvaluationPrompt:
+    """Return the text around every evaluation type: data rules and form of the answer."""
+    return _read(shipped_prompts(), _manifest(shipped_prompts()).frame)
+
+
+def shipped_prompts() -> Traversable:
+    """Return the folder of the shipped manifest and texts."""
+    return files("promptguard").joinpath("data", "prompts")
+
+
+def read_prompts(folder: Traversable) -> tuple[EvaluationPrompt, ...]:
+    """Read the evaluation types of a folder.
+
+    Raises DataError where a text is missing or differs from what its manifest says.
+    """
+    return tuple(_read(folder, entry) for entry in _manifest(folder).evaluation_types)
+
+
+def text_hash(text: str) -> str:
+    """Return the hash by which the manifest knows a text; line ends do not matter."""
+    return hashlib.sha256("\n".join(text.splitlines()).encode()).hexdigest()
+
+
+def _manifest(folder: Traversable) -> _Manifest:
+    try:
+        raw = folder.joinpath("manifest.json").read_text(encoding="utf-8")
+        return _Manifest.model_validate_json(raw)
+    except (OSError, ValidationError) as error:
+        raise DataError(f"The prompt manifest is missing or broken: {error}.") from None
+
+
+def _read(folder: Traversable, entry: _Entry) -> EvaluationPrompt:
+    try:
+        text = folder.joinpath(entry.file).read_text(encoding="utf-8")
+    except OSError:
+        raise DataError(f"The manifest lists {entry.file}, which is missing.") from None
+    if text_hash(text) != entry.sha256:
+        raise DataError(
+            f"{entry.file} differs from its manifest; a changed text needs a new version: "
+            "a new file name, a new version and its sha256 in manifest.json."
+        )
+    return EvaluationPrompt(
+        name=entry.name,
+        version=entry.version,
+        text=text.strip(),
+        applies_to=tuple(_priority(entry, name) for name in entry.applies_to),
+    )
+
+
+def _priority(entry: _Entry, name: str) -> LayerPriority:
+    try:
+        return LayerPriority[name.upper()]
+    except KeyError:
+        raise DataError(f"{entry.name} applies to an unknown layer; see the manifest.") from None

@@ -1,0 +1,121 @@
+"""What a language model's answer says: the verdict in it, and nothing it merely repeats."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from promptguard.core.neutrosophic import Neutrosophic
+
+MAX_REPLY_CHARS = 65_536
+# As floats, so that an integer of any length is a number out of range and not a fault.
+_DECODER = json.JSONDecoder(parse_int=float)
+_THOUGHT = re.compile(r"<think(?:ing)?>(.*?)</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_THOUGHT_STARTS = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_KEYS = ("truth", "indeterminacy", "falsehood")
+_NOISE = re.compile(r"[\s\\\"'`:=*]+")
+_NAMED = {key: re.compile(key + r"(\d+(?:\.\d+)?|\.\d+)") for key in _KEYS}
+
+JsonObject = dict[str, object]
+
+
+class NoVerdict(ValueError):
+    """The answer holds no verdict; asking again may help."""
+
+
+class OutOfRange(ValueError):
+    """The answer holds a verdict with a number outside [0,1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A parsed answer; `reasoning` holds the model's thoughts as well."""
+
+    value: Neutrosophic
+    reasoning: str
+
+
+def verdict_in(reply: str, *, marker: str, material: str) -> Verdict:
+    """Return the verdict in `reply`.
+
+    An object that carries `marker` is the verdict: the text could not know the marker. Else
+    it is the first object with all three numbers that stands outside the repeated blocks and
+    whose numbers are not all named in `material`, the text the model was shown.
+    Raises NoVerdict or OutOfRange.
+    """
+    thoughts, rest = _split_thoughts(reply[:MAX_REPLY_CHARS])
+    found = [item for item in _objects(_without_blocks(rest, marker)) if _has_numbers(item)]
+    signed = [item for item in found if item.get("marker") == marker]
+    planted = _planted(material)
+    candidates = signed or [item for item in found if not _is_planted(item, planted)]
+    if not candidates:
+        raise NoVerdict("no JSON object with truth, indeterminacy and falsehood")
+    return _verdict(candidates[0], thoughts)
+
+
+def _verdict(item: JsonObject, thoughts: str) -> Verdict:
+    numbers = _numbers(item)
+    if not all(0.0 <= number <= 1.0 for number in numbers):
+        raise OutOfRange("a number lies outside [0, 1]")
+    said = item.get("reasoning")
+    parts = (thoughts, said.strip() if isinstance(said, str) else "")
+    return Verdict(
+        value=Neutrosophic(*numbers), reasoning="\n".join(part for part in parts if part)
+    )
+
+
+def _split_thoughts(reply: str) -> tuple[str, str]:
+    thoughts = [match.strip() for match in _THOUGHT.findall(reply)]
+    rest = _THOUGHT.sub("", reply)
+    # Some templates open the block themselves, so that the answer only closes it.
+    if closing := list(_THOUGHT_ENDS.finditer(rest)):
+        thoughts.append(rest[: closing[-1].start()].strip())
+        rest = rest[closing[-1].end() :]
+    if opening := _THOUGHT_STARTS.search(rest):
+        thoughts.append(rest[opening.end() :].strip())
+        rest = rest[: opening.start()]
+    return "\n".join(thought for thought in thoughts if thought), rest
+
+
+def _without_blocks(reply: str, marker: str) -> str:
+    mark = re.escape(marker)
+    return re.sub(
+        rf"\[{mark} (?!end\])[^\]\n]*\].*?(?:\[{mark} end\]|\Z)", "", reply, flags=re.DOTALL
+    )
+
+
+def _planted(material: str) -> tuple[set[float], ...]:
+    # Numbers are looked for as text, so that quoting, escaping and nesting cannot hide them.
+    squeezed = _NOISE.sub("", material).lower()
+    return tuple({float(number) for number in _NAMED[key].findall(squeezed)} for key in _KEYS)
+
+
+def _objects(text: str) -> Iterator[JsonObject]:
+    position = text.find("{")
+    while position >= 0:
+        try:
+            item, end = _DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            end = position + 1
+        else:
+            yield cast("JsonObject", item)
+        position = text.find("{", end)
+
+
+def _is_planted(item: JsonObject, planted: tuple[set[float], ...]) -> bool:
+    return all(number in named for number, named in zip(_numbers(item), planted, strict=True))
+
+
+def _has_numbers(item: JsonObject) -> bool:
+    return all(
+        isinstance(item.get(key), int | float) and not isinstance(item[key], bool) for key in _KEYS
+    )
+
+
+def _numbers(item: JsonObject) -> tuple[float, float, float]:
+    truth, indeterminacy, falsehood = (float(cast("float", item[key])) for key in _KEYS)
+    return truth, indeterminacy, falsehood

@@ -1,0 +1,183 @@
+"""The Frozen Instinct Layer as a whole: one message and its past in, one reading out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from promptguard.conversation import Role
+from promptguard.fil.finding import Finding, find, together
+from promptguard.fil.inertia import amplifications, inertia_score
+from promptguard.fil.matcher import Matcher
+from promptguard.fil.parameters import FilParameters, read_parameters
+from promptguard.fil.persona import persona_weight
+from promptguard.fil.rules import Rule, RulePack, read_pack, shipped_packs
+from promptguard.fil.scan import canonical
+from promptguard.fil.temporal import Counterfactual, counterfactual, escalation_shapes
+from promptguard.protocols import FilReading
+from promptguard.state import ConversationHistory, ConversationMessage
+from promptguard.text.views import TextViews
+
+NO_HISTORY = ConversationHistory(messages=(), residues=(), escalation_events=())
+_ACTING = frozenset({"method", "request", "plan"})
+
+
+class FrozenInstinct:
+    """Rules and numbers, read once; `assess` is pure and may be called from many threads."""
+
+    def __init__(self, packs: Iterable[RulePack], parameters: FilParameters) -> None:
+        self.packs = tuple(packs)
+        self.parameters = parameters
+        self._matcher = Matcher(self.packs)
+
+    @classmethod
+    def load(
+        cls,
+        languages: Iterable[str] | None = None,
+        extra_paths: Iterable[str | Path] = (),
+        parameters: str | Path | None = None,
+    ) -> FrozenInstinct:
+        """Build the layer from the bundled packs of `languages` (None: all) and further files."""
+        packs = (*shipped_packs(languages), *map(read_pack, extra_paths))
+        return cls(packs, read_parameters(parameters))
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Every rule in use."""
+        return tuple(rule for pack in self.packs for rule in pack.rules)
+
+    def assess(
+        self,
+        views: TextViews,
+        history: ConversationHistory = NO_HISTORY,
+        *,
+        now: float,
+        persona: str = "strict",
+        use_temporal: bool = True,
+    ) -> FilReading:
+        """Judge the message in `views`; without `use_temporal` as if nothing had been said before."""
+        past = history if use_temporal else NO_HISTORY
+        finding = self._finding(views)
+        continued = self._continued(views, finding, past) if use_temporal else ()
+        violated = tuple(sorted({*finding.violated, *continued}))
+        amps = amplifications(violated, past, self.parameters.inertia)
+        base = self._base(finding, violated, amps, persona)
+        shapes = escalation_shapes(past, self.parameters.escalation, now=now)
+        judged = counterfactual(violated, past, shapes, self.parameters, now=now)
+        raw = base + inertia_score(amps, self.parameters) + judged.severity
+        if use_temporal:
+            raw += sum(
+                self.parameters.pattern.get(name, 0.0) * weight
+                for name, weight in finding.temporal.items()
+            )
+        if shapes:
+            raw += self.parameters.escalation.penalty
+        is_hard = self._is_hard(violated, amps, judged)
+        return FilReading(
+            harm_score=1.0 if is_hard else min(1.0, raw),
+            raw_score=raw,
+            violated=violated,
+            mentioned=tuple(sorted(finding.mentioned - set(violated))),
+            concepts=finding.concepts,
+            rule_ids=finding.rule_ids,
+            features=(*finding.features, *(finding.temporal if use_temporal else ())),
+            escalation=shapes,
+            counterfactual_severity=judged.severity,
+            is_hard=is_hard,
+            is_blocking=is_hard or raw >= self.parameters.base.block_at,
+            reason=_reason(finding, violated, continued, shapes, judged),
+        )
+
+    def _finding(self, views: TextViews) -> Finding:
+        finding = find(self._matcher, canonical(views.plain))
+        if not views.decoded:
+            return finding
+        hidden = [find(self._matcher, canonical(view.text)) for view in views.decoded]
+        merged = together([finding, *hidden])
+        if not any(part.has_content for part in hidden):
+            return merged
+        return replace(merged, features={**merged.features, "translation_evasion": 1.0})
+
+    def _base(
+        self, finding: Finding, violated: tuple[str, ...], amps: dict[str, float], persona: str
+    ) -> float:
+        weights = self.parameters.base
+        score = sum(
+            self.parameters.feature[name] * weight for name, weight in finding.features.items()
+        )
+        if finding.has_harmful_intent and "critical" in finding.features:
+            score += weights.intent_critical
+        if finding.has_harmful_intent and "hypothetical" in finding.features:
+            score += weights.hypothetical_intent
+        if violated:
+            score += weights.violation * max(
+                self.parameters.severity[directive]
+                * persona_weight(self.parameters, persona, directive)
+                * amps[directive]
+                * finding.violated.get(directive, 1.0)
+                for directive in violated
+            )
+        if finding.has_content and "pseudo_legitimate" in finding.contexts:
+            score += weights.pseudo_legitimate_content
+        return score * min(finding.contexts.values(), default=1.0)
+
+    def _continued(
+        self, views: TextViews, finding: Finding, past: ConversationHistory
+    ) -> tuple[str, ...]:
+        """Return the directives of the earlier turn that this message goes on with."""
+        if finding.violated:
+            return ()
+        users = [message for message in past.messages if message.role is Role.USER]
+        limits = self.parameters.follow_up
+        if "follow_up" in finding.temporal and len(views.plain) <= limits.max_chars:
+            reach = len(users) if "revisit" in finding.temporal else limits.reach_turns
+            return _last_violated(users[-reach:] if reach else [])
+        honest = {"defensive", "legitimate"} & set(finding.contexts)
+        if finding.concepts and finding.intents & _ACTING and not honest:
+            family = {name.split(".")[0] for name in finding.concepts}
+            near = users[-limits.reach_turns :]
+            same = [m for m in near if family & {name.split(".")[0] for name in m.concepts}]
+            return _last_violated(same)
+        return ()
+
+    def _is_hard(
+        self, violated: tuple[str, ...], amps: dict[str, float], judged: Counterfactual
+    ) -> bool:
+        return (
+            judged.is_violation
+            or not self.parameters.hard_directives.isdisjoint(violated)
+            or any(amp >= self.parameters.inertia.hard_at for amp in amps.values())
+        )
+
+
+def _last_violated(users: list[ConversationMessage]) -> tuple[str, ...]:
+    for message in reversed(users):
+        if message.fil_violations:
+            return tuple(sorted(message.fil_violations))
+    return ()
+
+
+def _reason(
+    finding: Finding,
+    violated: tuple[str, ...],
+    continued: tuple[str, ...],
+    shapes: tuple[str, ...],
+    judged: Counterfactual,
+) -> str:
+    parts = []
+    if continued:
+        parts.append(f"continues an earlier turn that violated {', '.join(continued)}")
+    elif violated:
+        parts.append(f"violates {', '.join(violated)}")
+    elif finding.mentioned:
+        parts.append(f"mentions {', '.join(sorted(finding.mentioned))}")
+    if finding.features:
+        parts.append(f"shows {', '.join(finding.features)}")
+    if finding.contexts and (finding.has_content or finding.features):
+        parts.append(f"in a {', '.join(finding.contexts)} frame")
+    if shapes:
+        parts.append(f"escalating ({', '.join(shapes)})")
+    if judged.reason:
+        parts.append(judged.reason)
+    return "; ".join(parts)

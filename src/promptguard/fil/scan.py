@@ -1,0 +1,63 @@
+"""The form of a text that rules are matched against: bare words, sentence by sentence."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+END = "\n"
+"""Stands between sentences, with a space on either side; patterns never reach across it."""
+
+_SENTENCE_END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？…;；]+|\n+")
+_NOT_WORD = re.compile(r"[^\w\n]+|_+")
+_LATIN = re.compile("[a-zß-ɏ]")
+_SCRIPTS = (
+    ("latin", _LATIN),
+    ("cyrillic", re.compile("[Ѐ-ԯ]")),
+    ("han", re.compile("[一-鿿]")),
+    ("kana", re.compile("[぀-ヿ]")),
+    ("hangul", re.compile("[가-힣]")),
+)
+
+
+def _accents() -> dict[int, str]:
+    table = {}
+    for code in range(0xDF, 0x250):
+        plain = unicodedata.normalize("NFD", chr(code))[0]
+        if plain != chr(code) and plain.isascii():
+            table[code] = plain
+    return table | {ord("ё"): "е", ord("ø"): "o", ord("ł"): "l", ord("œ"): "oe", ord("æ"): "ae"}
+
+
+_ACCENTS = _accents()
+
+
+def letters(text: str) -> str:
+    """Return `text` casefolded, Latin letters without accents: the spelling of patterns."""
+    folded = text.casefold()
+    return folded if folded.isascii() else folded.translate(_ACCENTS)
+
+
+def canonical(text: str) -> str:
+    """Return ` word word \\n word `: one space on each side of every word and sentence end."""
+    marked = _SENTENCE_END.sub(END, letters(text))
+    spaced = _NOT_WORD.sub(" ", marked)
+    return f" {spaced} ".replace(END, f" {END} ").replace("  ", " ")
+
+
+def sentences(scan: str) -> list[str]:
+    """Return the sentences of a canonical text, none empty."""
+    return [sentence for sentence in scan.split(END) if sentence.strip()]
+
+
+def scripts(scan: str) -> frozenset[str]:
+    """Return which scripts occur in a canonical text."""
+    if scan.isascii():
+        return frozenset(("latin",))
+    return frozenset(name for name, letter in _SCRIPTS if letter.search(scan))
+
+
+def join(texts: Iterable[str]) -> str:
+    """Return several texts as one canonical text, a sentence end between them."""
+    return END.join(map(canonical, texts))

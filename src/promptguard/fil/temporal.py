@@ -1,0 +1,136 @@
+"""What earlier turns mean for the current one: decay, risk, escalation, the counterfactual."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from promptguard.conversation import Role
+from promptguard.fil.parameters import DecayWeights, EscalationWeights, FilParameters
+from promptguard.protocols import FilReading
+from promptguard.state import ConversationHistory, EscalationEvent, Residue, TurnRecord
+
+RISING = "rising"
+DIVERSE = "diverse"
+BURST = "burst"
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """Whether the past makes a violation of the current message, how severe, and why."""
+
+    severity: float = 0.0
+    reason: str = ""
+
+    @property
+    def is_violation(self) -> bool:
+        """Whether it is one."""
+        return self.severity > 0.0
+
+
+def decay(age_s: float, weights: DecayWeights) -> float:
+    """Return what is left of an event: halved every half-life, never below the floor.
+
+    A clock gone backwards is age zero.
+    """
+    return float(max(weights.floor, 2.0 ** (-max(0.0, age_s) / weights.half_life_s)))
+
+
+def risk_per_directive(
+    history: ConversationHistory, parameters: FilParameters, *, now: float
+) -> dict[str, float]:
+    """Return Σ harm · decay · severity per directive over user messages, plus the residues."""
+    risk: defaultdict[str, float] = defaultdict(float)
+    for message in history.messages:
+        if message.role is not Role.USER:
+            continue
+        left = message.harm_score * decay(now - message.timestamp, parameters.decay)
+        for directive in message.fil_violations:
+            risk[directive] += left * parameters.severity.get(directive, 0.0)
+    for residue in history.residues:
+        severity = parameters.severity.get(residue.directive, 0.0)
+        risk[residue.directive] += residue.harm * parameters.decay.floor * severity
+    return dict(risk)
+
+
+def escalation_shapes(
+    history: ConversationHistory, weights: EscalationWeights, *, now: float
+) -> tuple[str, ...]:
+    """Return the names of the escalation patterns that the past shows, none or several."""
+    users = [message for message in history.messages if message.role is Role.USER]
+    shapes = []
+    scores = [message.harm_score for message in users[-weights.rising_scores :]]
+    if (
+        len(scores) == weights.rising_scores
+        and all(left <= right for left, right in zip(scores, scores[1:], strict=False))
+        and scores[-1] >= weights.rising_last_at_least
+    ):
+        shapes.append(RISING)
+    distinct = {directive for message in users for directive in message.fil_violations}
+    if len(distinct) >= weights.distinct_directives:
+        shapes.append(DIVERSE)
+    recent = [
+        event
+        for event in history.escalation_events
+        if max(0.0, now - event.timestamp) < weights.burst_window_s
+    ]
+    if len(recent) >= weights.burst_messages:
+        shapes.append(BURST)
+    return tuple(shapes)
+
+
+def counterfactual(
+    violated: Iterable[str],
+    history: ConversationHistory,
+    shapes: tuple[str, ...],
+    parameters: FilParameters,
+    *,
+    now: float,
+) -> Counterfactual:
+    """Judge the current message by the past it shares directives with."""
+    current = tuple(violated)
+    if not current:
+        return Counterfactual()
+    weights = parameters.counterfactual
+    risk = risk_per_directive(history, parameters, now=now)
+    shared = [directive for directive in current if directive in risk]
+    total = sum(risk[directive] for directive in shared)
+    if total >= weights.threshold:
+        severity = min(total / weights.divisor, weights.max_severity)
+        return Counterfactual(severity, f"earlier turns already touched {', '.join(shared)}")
+    if shapes:
+        return Counterfactual(weights.escalating_severity, "a violation within an escalation")
+    return Counterfactual()
+
+
+def fold_residue(residues: tuple[Residue, ...], leaving: TurnRecord) -> tuple[Residue, ...]:
+    """Return the residues once `leaving` has left the window of exact turns.
+
+    Harm is kept undecayed and is read at the decay floor: at most one residue per directive.
+    """
+    folded = {residue.directive: residue for residue in residues}
+    for directive in leaving.directives:
+        old = folded.get(directive, Residue(directive=directive, harm=0.0, events=0))
+        folded[directive] = replace(old, harm=old.harm + leaving.harm_score, events=old.events + 1)
+    return tuple(folded[directive] for directive in sorted(folded))
+
+
+def update_escalations(
+    events: tuple[EscalationEvent, ...],
+    reading: FilReading,
+    weights: EscalationWeights,
+    *,
+    turn: int,
+    now: float,
+) -> tuple[EscalationEvent, ...]:
+    """Return the events once `turn` is judged: one per flagged message, old ones dropped."""
+    kept = [event for event in events if max(0.0, now - event.timestamp) < weights.burst_window_s]
+    if is_flagged(reading):
+        kept.append(EscalationEvent(timestamp=now, turn=turn))
+    return tuple(kept[-weights.max_events :])
+
+
+def is_flagged(reading: FilReading) -> bool:
+    """Return whether a turn with this reading is recorded as flagged."""
+    return reading.is_blocking or reading.is_hard

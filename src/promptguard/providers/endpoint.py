@@ -1,0 +1,255 @@
+"""One HTTP endpoint: a shared client, bounded time, retries and a circuit breaker.
+
+Used by the providers here and by the gateway, which passes bodies on unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_module
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import httpx
+
+from promptguard.config import EndpointConfig
+from promptguard.errors import ConfigError, ProviderError
+from promptguard.providers.breaker import Breaker
+from promptguard.providers.faults import circuit_open, fault_of
+from promptguard.providers.names import ProviderRow
+from promptguard.providers.patience import delay_s, is_worth_repeating, retry_after_of
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+_CONNECT_S = 10.0
+_TRANSFER_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSeams:
+    """What an endpoint takes from the world; tests put their own in place."""
+
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    transport: httpx.AsyncBaseTransport | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    random: Callable[[], float] = random.random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None
+
+
+class Endpoint:
+    """Calls one endpoint. Answers with an error status are returned, not raised.
+
+    `timeout_s` bounds each attempt up to the answer's headers (`send`: up to its last byte) and
+    then each wait for the next piece. 408, 429, 5xx, timeouts and lost connections are tried
+    again up to `retries` times, as long as the caller has not seen a byte.
+    """
+
+    def __init__(
+        self, provider: ProviderRow, config: EndpointConfig, seams: EndpointSeams | None = None
+    ) -> None:
+        self.provider = provider
+        self._config = config
+        self._seams = seams or EndpointSeams()
+        self._breaker = Breaker(
+            failures=config.breaker_failures, cooldown_s=config.breaker_cooldown_s
+        )
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
+            WeakKeyDictionary()
+        )
+        self._users = 1
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        """Return the whole answer, its body decoded and at most MAX_BODY_BYTES long.
+
+        Raises ProviderTimeout, CircuitOpen or ProviderError where there is none.
+        """
+        return await self._respond(self._request(method, path, json, body, headers), _read_whole)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[httpx.Response]:
+        """Give the answer as soon as its headers are there; leaving the block closes it.
+
+        A connection that breaks while the block reads raises ProviderError out of it.
+        """
+        response = await self._respond(self._request(method, path, json, body, headers), _as_it_is)
+        try:
+            yield response
+        except httpx.HTTPError as error:
+            self._breaker.fail(self._seams.clock())
+            raise self._fault(error) from None
+        finally:
+            await response.aclose()
+
+    def share(self) -> Endpoint:
+        """Return itself for one more user; each user closes once."""
+        self._users += 1
+        return self
+
+    async def close(self) -> None:
+        """Release the connections when the last user has closed."""
+        self._users -= 1
+        if self._users > 0:
+            return
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    async def _respond(self, request: _Request, read: _Read) -> httpx.Response:
+        attempt = 0
+        while True:
+            if not self._breaker.enter(self._seams.clock()):
+                raise circuit_open(self.provider, self._breaker.remaining_s(self._seams.clock()))
+            outcome = await self._attempt(request, read)
+            wait_s = self._wait_after(outcome, attempt)
+            if wait_s is None:
+                if isinstance(outcome, ProviderError):
+                    raise outcome
+                return outcome
+            if isinstance(outcome, httpx.Response):
+                await outcome.aclose()
+            attempt += 1
+            await self._seams.sleep(wait_s)
+
+    async def _attempt(self, request: _Request, read: _Read) -> httpx.Response | ProviderError:
+        try:
+            async with asyncio.timeout(self._config.timeout_s):
+                response = await read(await self._begin(request))
+        except (httpx.HTTPError, TimeoutError) as error:
+            self._breaker.fail(self._seams.clock())
+            return self._fault(error)
+        except BaseException:
+            self._breaker.withdraw()
+            raise
+        if response.status_code >= 500:
+            self._breaker.fail(self._seams.clock())
+        else:
+            self._breaker.succeed()
+        return response
+
+    def _wait_after(self, outcome: httpx.Response | ProviderError, attempt: int) -> float | None:
+        """Return how long to wait before trying again, None where this outcome stands."""
+        is_final = attempt >= self._config.retries
+        if is_final or self._breaker.remaining_s(self._seams.clock()) > 0:
+            return None
+        if isinstance(outcome, ProviderError):
+            return delay_s(attempt, None, self._seams.random)
+        if not is_worth_repeating(outcome.status_code):
+            return None
+        asked_s = retry_after_of(outcome.headers)
+        if asked_s is not None and asked_s > self._config.timeout_s:
+            return None
+        return delay_s(attempt, asked_s, self._seams.random)
+
+    async def _begin(self, request: _Request) -> httpx.Response:
+        client = self._client()
+        built = client.build_request(
+            request.method,
+            request.url,
+            headers=request.headers,
+            content=request.body,
+        )
+        return await client.send(built, stream=True)
+
+    def _client(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            timeout_s = self._config.timeout_s
+            self._clients[loop] = httpx.AsyncClient(
+                transport=self._seams.transport,
+                timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
+                limits=httpx.Limits(max_connections=1000, max_keepalive_connections=50),
+                headers={"user-agent": "promptguard"},
+            )
+        return self._clients[loop]
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        json: object | None,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> _Request:
+        given = {name.lower(): value for name, value in (headers or {}).items()}
+        if "authorization" not in given and (key := self._key()) is not None:
+            given["authorization"] = f"Bearer {key}"
+        if json is not None:
+            body = _encoded(json)
+        if body is not None:
+            given.setdefault("content-type", "application/json")
+        url = self.provider.base_url + path
+        return _Request(method=method, url=url, headers=given, body=body)
+
+    def _key(self) -> str | None:
+        name = self.provider.key_env
+        key = self._seams.env.get(name, "").strip() if name else ""
+        if not key and self.provider.needs_key:
+            raise ConfigError(f"{self.provider.name} needs a key: set {name}.")
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError(f"The key in {name} has characters no key has; copy it again.")
+        return key or None
+
+    def _fault(self, error: Exception) -> ProviderError:
+        return fault_of(error, self.provider, self._config.timeout_s)
+
+
+_Read = Callable[[httpx.Response], Awaitable[httpx.Response]]
+
+
+def _encoded(json: object) -> bytes:
+    # Half of a surrogate pair has no UTF-8 form; the model gets a question mark instead.
+    return json_module.dumps(json, ensure_ascii=False).encode("utf-8", "replace")
+
+
+async def _as_it_is(response: httpx.Response) -> httpx.Response:
+    return response
+
+
+async def _read_whole(response: httpx.Response) -> httpx.Response:
+    body = bytearray()
+    try:
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > MAX_BODY_BYTES:
+                raise ProviderError(
+                    f"The upstream answered with more than {MAX_BODY_BYTES} bytes; "
+                    "check that it is a model's endpoint."
+                )
+    finally:
+        await response.aclose()
+    headers = [
+        (name, value)
+        for name, value in response.headers.multi_items()
+        if name.lower() not in _TRANSFER_HEADERS
+    ]
+    return httpx.Response(
+        response.status_code, headers=headers, content=bytes(body), request=response.request
+    )

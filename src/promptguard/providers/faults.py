@@ -1,0 +1,107 @@
+"""What went wrong at an endpoint, in words that say what to do and never quote its answer."""
+
+from __future__ import annotations
+
+import httpx
+
+from promptguard.errors import CircuitOpen, ProviderError, ProviderRejected, ProviderTimeout
+from promptguard.providers.names import ProviderRow
+from promptguard.providers.patience import retry_after_of
+
+MAX_ERROR_BYTES = 64 * 1024
+
+
+def fault_of(error: Exception, provider: ProviderRow, timeout_s: float) -> ProviderError:
+    """Return the error for a call that brought no answer, or only part of one."""
+    if isinstance(error, httpx.ConnectTimeout):
+        return ProviderTimeout(
+            f"{provider.name} cannot be reached in time; {provider.advice}.", provider=provider.name
+        )
+    if isinstance(error, (TimeoutError, httpx.TimeoutException)):
+        return ProviderTimeout(
+            f"{provider.name} did not answer within {timeout_s:g} s; try again later or raise "
+            "the timeout.",
+            provider=provider.name,
+        )
+    if isinstance(error, httpx.ConnectError):
+        return ProviderError(
+            f"{provider.name} cannot be reached; {provider.advice}.", provider=provider.name
+        )
+    return ProviderError(
+        f"{provider.name} broke off its answer ({type(error).__name__}); try again.",
+        provider=provider.name,
+    )
+
+
+def circuit_open(provider: ProviderRow, remaining_s: float) -> CircuitOpen:
+    """Return the error for an endpoint that is being left alone."""
+    return CircuitOpen(
+        f"{provider.name} failed several times in a row and is left alone for another "
+        f"{remaining_s:.0f} s; {provider.advice}.",
+        provider=provider.name,
+    )
+
+
+def garbled(provider: ProviderRow) -> ProviderError:
+    """Return the error for an answer that is no chat completion."""
+    return ProviderError(
+        f"{provider.name} answered with something that is not a chat completion; check that the "
+        "base URL ends where its API begins, usually in /v1.",
+        provider=provider.name,
+    )
+
+
+def cut_off(provider: ProviderRow) -> ProviderError:
+    """Return the error for a stream that ended before the model had finished."""
+    return ProviderError(
+        f"{provider.name} ended its answer before it was complete; try again.",
+        provider=provider.name,
+    )
+
+
+def rejected(
+    provider: ProviderRow, status: int, *, body: bytes = b"", headers: httpx.Headers | None = None
+) -> ProviderRejected:
+    """Return the error for an answer with an error status; the body is kept, not quoted."""
+    retry_after_s = None if headers is None else retry_after_of(headers)
+    return ProviderRejected(
+        f"{provider.name} refused with status {status}; {_advice(provider, status)}.",
+        provider=provider.name,
+        status=status,
+        body=body[:MAX_ERROR_BYTES],
+        retry_after_s=retry_after_s,
+    )
+
+
+async def check(response: httpx.Response, provider: ProviderRow) -> None:
+    """Raise ProviderRejected unless the response is a success."""
+    if response.is_success:
+        return
+    body = bytearray()
+    if response.is_stream_consumed:
+        body += response.content
+    else:
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > MAX_ERROR_BYTES:
+                break
+    raise rejected(provider, response.status_code, body=bytes(body), headers=response.headers)
+
+
+def _advice(provider: ProviderRow, status: int) -> str:
+    more = f"; {provider.advice}" if provider.is_free else ""
+    if status in (401, 403):
+        return f"check the key in {provider.key_env}" if provider.key_env else "it wants a key"
+    if status == 402:
+        return "add credit to the account"
+    if status == 404:
+        return f"check the model's name and the base URL{more}"
+    if status == 413:
+        return "the request is too large for it"
+    if status == 429:
+        return "it asks for fewer requests: wait, or lower max_concurrency"
+    if status >= 500:
+        return "it has trouble of its own: try again later"
+    if 300 <= status < 400:
+        return "it redirects, which is not followed: put the final address in base_urls"
+    return "check the model's name and whether it takes such requests"

@@ -1,0 +1,42 @@
+"""Signal `fil`: the Frozen Instinct Layer's word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from promptguard.protocols import FilReading, SignalScore, TurnContext
+from promptguard.signals import SIGNALS
+from promptguard.signals.score import scored
+from promptguard.signals.tuning import read_tuning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tuning:
+    escalation_floor: float
+
+
+@SIGNALS.register("fil")
+def fil(ctx: TurnContext) -> SignalScore:
+    """Return the stored harm score; 1 for a hard violation, a floor where harm escalates."""
+    reading = ctx.fil
+    score = 1.0 if reading.is_hard else reading.harm_score
+    if reading.escalation and reading.harm_score > 0.0:
+        score = max(score, _tuning().escalation_floor)
+    parts = {"harm": reading.harm_score, "counterfactual": reading.counterfactual_severity}
+    return scored("fil", score, _reason(reading), parts)
+
+
+def _reason(reading: FilReading) -> str:
+    found = (
+        "hard violation" if reading.is_hard else "",
+        f"violates {', '.join(reading.violated)}" if reading.violated else "",
+        f"escalation: {', '.join(reading.escalation)}" if reading.escalation else "",
+        reading.reason or ", ".join(reading.features),
+    )
+    return "; ".join(part for part in found if part) or "rules matched"
+
+
+@cache
+def _tuning() -> _Tuning:
+    return read_tuning("fil", _Tuning)

@@ -1,0 +1,94 @@
+"""Signal `information_gathering`: what is X, how does X work, where is X weak, how to beat X."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from promptguard.protocols import SignalScore, TurnContext
+from promptguard.signals import SIGNALS
+from promptguard.signals.phrases import Phrase, matchable, says
+from promptguard.signals.score import scored
+from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
+from promptguard.signals.tuning import read_tuning
+
+_STEPS = (Phrase.DEFINITION, Phrase.MECHANISM, Phrase.WEAKNESS, Phrase.EXPLOIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tuning:
+    question_chars: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A turn as a link of a chain; `is_follow_up` where it names no subject of its own."""
+
+    turn: int
+    step: int
+    subject: Subject
+    position: int
+
+    @property
+    def is_follow_up(self) -> bool:
+        return not self.subject.terms
+
+
+@lru_cache(maxsize=4)
+def gathering_step(folded: str) -> int:
+    """Return 1..4 for the furthest step a question takes, 0 for none.
+
+    Of a long message the beginning and the end are read: a pasted document asks nothing.
+    """
+    limit = _tuning().question_chars
+    text = matchable(folded if len(folded) <= 2 * limit else f"{folded[:limit]} {folded[-limit:]}")
+    for step in range(len(_STEPS), 0, -1):
+        if says(_STEPS[step - 1], text):
+            return step
+    return 0
+
+
+@SIGNALS.register("information_gathering")
+def information_gathering(ctx: TurnContext) -> SignalScore:
+    """Return the steps of the longest ordered chain on one subject that ends here, over 4."""
+    chain = _chain(ctx)
+    if not chain:
+        return scored("information_gathering", 0.0)
+    steps = ", ".join(f"{_STEPS[asked.step - 1].value} (turn {asked.turn})" for asked in chain)
+    score = len(chain) / len(_STEPS)
+    return scored("information_gathering", score, steps, {"steps": float(len(chain))})
+
+
+def _chain(ctx: TurnContext) -> tuple[_Asked, ...]:
+    """Return the longest run of rising steps on the current turn's subject, oldest first."""
+    step = gathering_step(ctx.views.folded)
+    if not step:
+        return ()
+    asked = [
+        _Asked(turn=turn.turn, step=turn.gathering_step, subject=subject_of(turn), position=index)
+        for index, turn in enumerate(ctx.state.recent)
+        if 0 < turn.gathering_step < step
+    ]
+    position = len(ctx.state.recent)
+    asked.append(_Asked(turn=ctx.turn, step=step, subject=current_subject(ctx), position=position))
+    best: list[tuple[_Asked, ...]] = []
+    for index, later in enumerate(asked):
+        before = [
+            best[earlier]
+            for earlier in range(index)
+            if asked[earlier].step < later.step and _continues(asked[earlier], later)
+        ]
+        best.append((*max(before, key=len, default=()), later))
+    return best[-1]
+
+
+def _continues(earlier: _Asked, later: _Asked) -> bool:
+    """Return whether `later` asks on; "how does it work?" continues the turn before it."""
+    if later.is_follow_up and later.position == earlier.position + 1:
+        return True
+    return is_same_subject(earlier.subject, later.subject)
+
+
+@cache
+def _tuning() -> _Tuning:
+    return read_tuning("information_gathering", _Tuning)

@@ -1,0 +1,179 @@
+"""Signal `intent`: a running guess at what the user is after."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from promptguard.errors import DataError
+from promptguard.protocols import SignalScore, TurnContext
+from promptguard.signals import SIGNALS
+from promptguard.signals.information_gathering import information_gathering
+from promptguard.signals.phrases import Phrase, matchable, says
+from promptguard.signals.score import clipped, scored
+from promptguard.signals.subject import current_subject, overlap, similarity, subject_of
+from promptguard.signals.trajectory import trajectory
+from promptguard.signals.tuning import read_tuning
+
+
+class Intent(StrEnum):
+    """What a user may be after, in the order of the posterior."""
+
+    SAFE = "safe"
+    EDUCATIONAL = "educational"
+    PROFESSIONAL = "professional"
+    CURIOUS = "curious"
+    SUSPICIOUS = "suspicious"
+    MALICIOUS = "malicious"
+
+
+class Feature(StrEnum):
+    """What a turn shows, each in [0,1]; likelihoods are weighted sums of these."""
+
+    RISK = "risk"
+    CALM = "calm"
+    ESCALATION = "escalation"
+    GATHERING = "gathering"
+    HYPOTHETICAL = "hypothetical"
+    META = "meta"
+    DIRECTED = "directed"
+    EXPLORATORY = "exploratory"
+    EDUCATIONAL = "educational"
+    PROFESSIONAL = "professional"
+    DIVERSITY = "diversity"
+    FOCUS = "focus"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentModel:
+    """Priors, likelihood weights per intent, and how a posterior is carried to the next turn.
+
+    `floor` keeps any one turn from ruling an intent out; `forgetting` is the share of the prior
+    mixed in before each turn, so that no posterior is beyond recall.
+    """
+
+    prior: Mapping[str, float]
+    likelihood: Mapping[str, Mapping[str, float]]
+    floor: float
+    forgetting: float
+    neutral_diversity: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreeWay:
+    """The posterior as safe (with educational and professional), curious, malicious."""
+
+    safe: float
+    curious: float
+    malicious: float
+
+
+@SIGNALS.register("intent")
+def intent(ctx: TurnContext) -> SignalScore:
+    """Return the posterior that the user is suspicious or malicious, this turn included."""
+    posterior = update_intent(ctx.state.intent, ctx)
+    view = three_way(posterior)
+    likeliest = max(zip(posterior, Intent, strict=True))[1]
+    reason = f"likeliest {likeliest.value}; suspicious or malicious {view.malicious:.2f}"
+    parts = {kind.value: value for kind, value in zip(Intent, posterior, strict=True)}
+    return scored("intent", view.malicious, reason, parts)
+
+
+def update_intent(previous: tuple[float, ...], ctx: TurnContext) -> tuple[float, ...]:
+    """Return the posterior after this turn, in the order of `Intent`; () starts from the prior."""
+    return posterior(previous, turn_features(ctx))
+
+
+def posterior(
+    previous: tuple[float, ...], features: Mapping[str, float], model: IntentModel | None = None
+) -> tuple[float, ...]:
+    """Return Bayes' rule applied once: previous posterior times likelihood, summing to 1."""
+    model = model or intent_model()
+    prior = tuple(model.prior[kind] for kind in Intent)
+    before = _carried(previous, prior, model.forgetting)
+    joint = [
+        share * _likelihood(model, kind, features)
+        for share, kind in zip(before, Intent, strict=True)
+    ]
+    total = sum(joint)
+    return tuple(value / total for value in joint)
+
+
+def three_way(posterior: tuple[float, ...]) -> ThreeWay:
+    """Return the seed's view of a posterior; () is the prior's."""
+    if len(posterior) != len(Intent):
+        posterior = tuple(intent_model().prior[kind] for kind in Intent)
+    safe, educational, professional, curious, suspicious, malicious = posterior
+    return ThreeWay(
+        safe=safe + educational + professional, curious=curious, malicious=suspicious + malicious
+    )
+
+
+def turn_features(ctx: TurnContext) -> dict[str, float]:
+    """Return what the current turn shows."""
+    text = matchable(ctx.views.folded)
+    risk = clipped(ctx.message_risk)
+    diversity = _diversity(ctx)
+    return {
+        Feature.RISK: risk,
+        Feature.CALM: 1.0 - risk,
+        Feature.ESCALATION: trajectory(ctx).score,
+        Feature.GATHERING: information_gathering(ctx).score,
+        Feature.HYPOTHETICAL: float(says(Phrase.HYPOTHETICAL, text)),
+        Feature.META: float(says(Phrase.META_INSTRUCTION, text)),
+        Feature.DIRECTED: float(says(Phrase.DIRECTED, text)),
+        Feature.EXPLORATORY: float(says(Phrase.EXPLORATORY, text)),
+        Feature.EDUCATIONAL: float(says(Phrase.EDUCATIONAL, text)),
+        Feature.PROFESSIONAL: float(says(Phrase.PROFESSIONAL, text)),
+        Feature.DIVERSITY: diversity,
+        Feature.FOCUS: 1.0 - diversity,
+    }
+
+
+def _diversity(ctx: TurnContext) -> float:
+    """Return how little the turn resembles the earlier ones, on average."""
+    now = current_subject(ctx)
+    likeness = [
+        max(similarity(then.vector, now.vector), overlap(then.terms, now.terms))
+        for then in map(subject_of, ctx.state.recent)
+        if then.terms or then.vector.size
+    ]
+    if not likeness or not (now.terms or now.vector.size):
+        return intent_model().neutral_diversity
+    return 1.0 - sum(likeness) / len(likeness)
+
+
+def _likelihood(model: IntentModel, kind: Intent, features: Mapping[str, float]) -> float:
+    weights = model.likelihood[kind]
+    weighted = sum(weight * features[name] for name, weight in weights.items())
+    return model.floor + (1.0 - model.floor) * weighted
+
+
+def _carried(
+    previous: tuple[float, ...], prior: tuple[float, ...], forgetting: float
+) -> tuple[float, ...]:
+    """Return the previous posterior with a little of the prior mixed in."""
+    is_usable = len(previous) == len(prior) and all(
+        math.isfinite(share) and share >= 0.0 for share in previous
+    )
+    total = sum(previous) if is_usable else 0.0
+    if not 0.0 < total < math.inf:
+        return prior
+    return tuple(
+        (1.0 - forgetting) * share / total + forgetting * base
+        for share, base in zip(previous, prior, strict=True)
+    )
+
+
+@cache
+def intent_model() -> IntentModel:
+    """Return the shipped model; its tables must name the known intents and features."""
+    model = read_tuning("intent", IntentModel)
+    kinds, names = {kind.value for kind in Intent}, {feature.value for feature in Feature}
+    is_known = all(set(weights) <= names for weights in model.likelihood.values())
+    if set(model.prior) != kinds or set(model.likelihood) != kinds or not is_known:
+        raise DataError("signals.toml [intent] must name every intent and only known features.")
+    return model

@@ -1,0 +1,70 @@
+"""Signal `semantic`: what the embedded model says of the message, and of what came with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from promptguard.model.reading import MessageReading
+from promptguard.protocols import SignalScore, TurnContext
+from promptguard.signals import SIGNALS
+from promptguard.signals.score import clipped, either, scored
+from promptguard.signals.tuning import read_tuning
+
+_KINDS = ("manipulative", "extractive", "harmful")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tuning:
+    decoded_weight: float
+    disguise_weight: float
+    named_from: float
+
+
+@SIGNALS.register("semantic")
+def semantic(ctx: TurnContext) -> SignalScore:
+    """Return the probability of an attack in the message or in the content that came with it.
+
+    A disguise adds in proportion to the risk of what it hid, so encoded data is no offence.
+    """
+    own = _own(ctx)
+    carried = max((reading.attack for reading in ctx.untrusted), default=0.0)
+    if carried > own:
+        worst = max(ctx.untrusted, key=lambda reading: reading.attack)
+        return _spoken(carried, worst, ("in content that came with the turn",))
+    return _spoken(own, ctx.reading, _undone(ctx))
+
+
+def _own(ctx: TurnContext) -> float:
+    if ctx.reading is None:
+        return 0.0
+    tuning = _tuning()
+    attack = clipped(ctx.reading.attack)
+    weights = (
+        tuning.decoded_weight if ctx.views.decoded else 0.0,
+        tuning.disguise_weight if ctx.views.disguises else 0.0,
+    )
+    return either((attack, attack * max(weights)))
+
+
+def _undone(ctx: TurnContext) -> tuple[str, ...]:
+    methods = dict.fromkeys((*(view.method for view in ctx.views.decoded), *ctx.views.disguises))
+    return (f"disguised by {', '.join(methods)}",) if methods else ()
+
+
+def _spoken(score: float, reading: MessageReading | None, notes: tuple[str, ...]) -> SignalScore:
+    if reading is None:
+        return scored("semantic", 0.0)
+    parts = {kind: clipped(getattr(reading, kind)) for kind in _KINDS}
+    named = [
+        f"{kind} {value:.2f}"
+        for kind, value in sorted(parts.items(), key=lambda item: -item[1])
+        if value >= _tuning().named_from
+    ]
+    reason = "; ".join((", ".join(named) or f"attack {reading.attack:.2f}", *notes))
+    return scored("semantic", score, reason, parts)
+
+
+@cache
+def _tuning() -> _Tuning:
+    return read_tuning("semantic", _Tuning)

@@ -1,0 +1,118 @@
+"""What a turn is about, and whether two turns are about the same thing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import numpy as np
+
+from promptguard.protocols import TurnContext
+from promptguard.signals.phrases import is_frame
+from promptguard.signals.score import clipped
+from promptguard.signals.tuning import read_tuning
+from promptguard.state import TurnRecord
+from promptguard.text.terms import key_terms
+from promptguard.vector import Vector, unpack_vector
+
+_NOWHERE: Vector = np.zeros(0, dtype=np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tuning:
+    same_cosine: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Subject:
+    """Key terms without the words that merely frame a question, and a unit vector or none."""
+
+    terms: frozenset[str]
+    vector: Vector
+
+
+def subject_of(turn: TurnRecord) -> Subject:
+    """Return what an earlier turn was about."""
+    return Subject(terms=subject_terms(turn.key_terms), vector=vector_of(turn.embedding))
+
+
+def current_subject(ctx: TurnContext) -> Subject:
+    """Return what the current turn is about."""
+    return Subject(terms=subject_terms(text_terms(ctx.views.plain)), vector=current_vector(ctx))
+
+
+def current_vector(ctx: TurnContext) -> Vector:
+    """Return the current turn's embedding as a unit vector; empty where there is none."""
+    return _NOWHERE if ctx.embedding is None else _unit(ctx.embedding)
+
+
+def is_same_subject(left: Subject, right: Subject) -> bool:
+    """Return whether two turns share a key term or lie close together."""
+    if left.terms & right.terms:
+        return True
+    return similarity(left.vector, right.vector) >= _tuning().same_cosine
+
+
+def overlap(left: frozenset[str], right: frozenset[str]) -> float:
+    """Return the Dice coefficient of two sets of terms; 0 where one is empty."""
+    if not left or not right:
+        return 0.0
+    return 2 * len(left & right) / (len(left) + len(right))
+
+
+def similarity(left: Vector, right: Vector) -> float:
+    """Return the cosine of unit vectors within [0,1]; 0 where one is missing or of another size."""
+    if not left.size or left.shape != right.shape:
+        return 0.0
+    return clipped(float(left @ right))
+
+
+def mean_vector(vectors: Sequence[Vector]) -> Vector:
+    """Return the direction of the mean of the vectors that have the size of the last."""
+    known = [vector for vector in vectors if vector.size]
+    if not known:
+        return _NOWHERE
+    same = [vector for vector in known if vector.size == known[-1].size]
+    total = same[0].copy()
+    for vector in same[1:]:
+        total += vector
+    return _unit(total)
+
+
+@lru_cache(maxsize=4096)
+def vector_of(packed: str) -> Vector:
+    """Return a stored embedding, read-only; an unreadable one is as good as none."""
+    try:
+        vector = unpack_vector(packed)
+    except ValueError:
+        return _NOWHERE
+    vector.flags.writeable = False
+    return vector
+
+
+@lru_cache(maxsize=4)
+def text_terms(text: str) -> tuple[str, ...]:
+    """Return `key_terms`, remembered for the few signals that ask within one turn."""
+    return key_terms(text)
+
+
+@lru_cache(maxsize=4096)
+def subject_terms(terms: tuple[str, ...]) -> frozenset[str]:
+    """Return the terms that name a subject."""
+    return frozenset(term for term in terms if not is_frame(term))
+
+
+def _unit(vector: Vector) -> Vector:
+    """Return `vector` at length one; one without direction is as good as none."""
+    length = math.sqrt(float(vector @ vector)) if vector.ndim == 1 else 0.0
+    if not 0.0 < length < math.inf:
+        return _NOWHERE
+    unit: Vector = vector / np.float32(length)
+    return unit
+
+
+@cache
+def _tuning() -> _Tuning:
+    return read_tuning("subject", _Tuning)

@@ -1,0 +1,147 @@
+"""Sessions in PostgreSQL, shared by a fleet of guards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Sequence
+
+import psycopg
+
+from promptguard.errors import SessionNotFound
+from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stores import postgres_statements as statements
+from promptguard.stores.checks import check_key, check_save, key_of
+from promptguard.stores.feed import ChangeFeed
+from promptguard.stores.postgres_link import PostgresLink, Sleep
+from promptguard.stores.postgres_pool import Connection
+from promptguard.stores.rows import rows_of
+
+_LISTEN_CYCLE_S = 2.0
+
+
+class PostgresStore:
+    """A SessionStore in PostgreSQL; every save is one statement, hence atomic and short.
+
+    A save carries a token of its own. Where the connection is lost before the answer came, the
+    repeated save finds its token among the last writes of the session and is not applied twice.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 10,
+        timeout_s: float = 30.0,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._link = PostgresLink(url, pool_size=pool_size, timeout_s=timeout_s, sleep=sleep)
+        self._origin = uuid.uuid4().hex
+        self._feed = ChangeFeed(self._listen)
+
+    async def load(self, key: SessionKey) -> SessionState | None:
+        """Return the newest state, or None."""
+        check_key(key)
+        return await self._link.run(lambda link: statements.load(link, key))
+
+    async def save(
+        self, state: SessionState, *, expected_version: int, entries: Sequence[TranscriptEntry] = ()
+    ) -> None:
+        """Store `state` and `entries` in one statement, or raise VersionConflict."""
+        check_save(state, expected_version)
+        write = statements.Write(
+            state=state, rows=rows_of(entries), origin=self._origin, token=statements.new_token()
+        )
+        await self._link.run(lambda link: statements.save(link, write))
+        self._feed.publish(key_of(state))
+
+    async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
+        """Return every stored message in order."""
+        check_key(key)
+        return await self._link.run(lambda link: statements.transcript(link, key))
+
+    async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
+        """Return the newest states that fit the query."""
+        return await self._link.run(lambda link: statements.sessions(link, query))
+
+    async def delete(self, key: SessionKey) -> bool:
+        """Forget a session wholly; False where there was none."""
+        check_key(key)
+        was_there = False
+
+        async def attempt(link: Connection) -> None:
+            nonlocal was_there
+            was_there = was_there or await statements.load(link, key) is not None
+            await statements.delete(link, key)
+
+        await self._link.run(attempt)
+        return was_there
+
+    async def put_label(self, key: SessionKey, label: SessionLabel) -> None:
+        """Record a person's verdict; raises SessionNotFound."""
+        check_key(key)
+        token = statements.new_token()
+        if not await self._link.run(lambda link: statements.put_label(link, key, label, token)):
+            raise SessionNotFound("There is no such session to label.")
+
+    async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:
+        """Return the verdicts given on a session, oldest first."""
+        check_key(key)
+        return await self._link.run(lambda link: statements.labels(link, key))
+
+    async def redact(self, *, before: float) -> int:
+        """Drop the text of transcript entries older than `before`; return how many."""
+        total = 0
+        while (
+            key := await self._link.run(lambda link: statements.next_with_text(link, before))
+        ) is not None:
+            total += await self._redact(key, before)
+        return total
+
+    def changes(self) -> AsyncIterator[SessionKey]:
+        """Yield the key of each session as it is saved, by any guard of the fleet."""
+        return self._feed.subscribe()
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._feed.close()
+        self._link.close()
+
+    async def _redact(self, key: SessionKey, before: float) -> int:
+        count = await self._link.run(
+            lambda link: statements.redact(link, key, before, self._origin)
+        )
+        self._feed.publish(key)
+        return count
+
+    async def _listen(self) -> None:
+        since: float | None = None
+        attempt = 0
+        while self._feed.has_readers:
+            try:
+                async with await self._link.connect() as connection:
+                    await connection.execute(statements.LISTEN)
+                    since = await self._catch_up(connection, since)
+                    attempt = 0
+                    while self._feed.has_readers:
+                        since = await self._hear(connection, since)
+            except psycopg.Error:
+                attempt += 1
+                await self._link.wait(attempt)
+
+    async def _catch_up(self, connection: Connection, since: float | None) -> float:
+        now = await statements.database_time(connection)
+        if since is not None:
+            for key in await statements.saved_since(connection, since, self._origin):
+                self._feed.publish(key)
+        return now
+
+    async def _hear(self, connection: Connection, since: float) -> float:
+        async for notice in connection.notifies(timeout=_LISTEN_CYCLE_S):
+            news = json.loads(notice.payload)
+            since = max(since, float(news["at"]))
+            if news["origin"] != self._origin:
+                self._feed.publish(SessionKey(tenant=news["tenant"], session_id=news["session_id"]))
+        return since

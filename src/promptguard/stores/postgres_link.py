@@ -1,0 +1,154 @@
+"""The way to PostgreSQL: a pool, the schema, and patience while the database restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import psycopg
+
+from promptguard.errors import StoreError
+from promptguard.stores.checks import closed
+from promptguard.stores.migrations import MIGRATIONS, Migration, pending
+from promptguard.stores.postgres_pool import Connection, ConnectionPool, connect
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+
+_ATTEMPTS = 7
+_FIRST_DELAY_S = 0.1
+_MIGRATION_LOCK = 0x70677364  # any fixed number: the name of our advisory lock
+# serialization failure, deadlock, server going down or not yet up, too many connections
+_PASSING = frozenset({"40001", "40P01", "57P01", "57P02", "57P03", "53300"})
+
+
+class PostgresLink:
+    """Runs work on pooled connections; the pool opens and the schema migrates at first use.
+
+    Work is repeated after a lost connection, at most `_ATTEMPTS` times and `timeout_s` seconds in
+    all, so it must do no harm when its first run did succeed unseen.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 10,
+        timeout_s: float = 30.0,
+        sleep: Sleep = asyncio.sleep,
+        migrations: Sequence[Migration] = MIGRATIONS,
+    ) -> None:
+        self._url = url
+        self._pool_size = pool_size
+        self._timeout_s = timeout_s
+        self._sleep = sleep
+        self._migrations = migrations
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
+        self._pool: ConnectionPool | None = None
+        self._is_closed = False
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Return `await work(connection)`; raises StoreError where the database fails."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._with_patience(work)
+        except TimeoutError:
+            raise StoreError(
+                f"PostgreSQL did not answer within {self._timeout_s:g} s; check its load and locks."
+            ) from None
+
+    async def connect(self) -> Connection:
+        """Return a connection of the caller's own, outside the pool."""
+        await self._open_pool()
+        return await connect(self._url)
+
+    async def wait(self, attempt: int) -> None:
+        """Wait before repeating: longer each time, never the same for two clients."""
+        await self._sleep(min(_FIRST_DELAY_S * 2**attempt, 5.0) * random.uniform(0.5, 1.0))
+
+    def close(self) -> None:
+        """Release the connections; work under way finishes, further work is refused."""
+        self._is_closed = True
+        if self._pool is not None:
+            self._pool.close()
+
+    async def _with_patience(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        attempt = 0
+        while True:
+            try:
+                pool = await self._open_pool()
+                async with pool.connection() as connection:
+                    return await work(connection)
+            except psycopg.Error as error:
+                attempt += 1
+                if self._is_closed:
+                    raise closed() from None
+                if not _is_passing(error) or attempt == _ATTEMPTS:
+                    raise _explained(error) from None
+            await self.wait(attempt)
+            if self._pool is not None:
+                self._pool.drop_idle()
+
+    async def _open_pool(self) -> ConnectionPool:
+        if self._is_closed:
+            raise closed()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            # Connections live and die with their event loop; `asyncio.run` twice needs two pools.
+            if self._pool is not None:
+                self._pool.close()
+            self._loop, self._opening, self._pool = loop, asyncio.Lock(), None
+        async with self._opening:
+            if self._pool is None:
+                await self._migrate()
+                self._pool = ConnectionPool(self._url, size=self._pool_size)
+            return self._pool
+
+    async def _migrate(self) -> None:
+        async with (
+            await connect(self._url) as connection,
+            connection.transaction(),
+        ):
+            if await _schema_number(connection) == self._migrations[-1].number:
+                return
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+            await connection.execute(
+                "CREATE TABLE IF NOT EXISTS guard_schema (number INTEGER NOT NULL)"
+            )
+            for step in pending(await _schema_number(connection), self._migrations):
+                for statement in step.postgres:
+                    await connection.execute(statement.encode())
+                await connection.execute("DELETE FROM guard_schema")
+                await connection.execute("INSERT INTO guard_schema VALUES (%s)", (step.number,))
+
+
+async def _schema_number(connection: Connection) -> int:
+    cursor = await connection.execute("SELECT to_regclass('guard_schema') IS NOT NULL")
+    row = await cursor.fetchone()
+    if row is None or not row[0]:
+        return 0
+    cursor = await connection.execute("SELECT coalesce(max(number), 0) FROM guard_schema")
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _is_passing(error: psycopg.Error) -> bool:
+    if error.sqlstate is None:
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return error.sqlstate in _PASSING or error.sqlstate.startswith("08")
+
+
+def _explained(error: psycopg.Error) -> StoreError:
+    # Errors about a statement may quote its values; those about a connection do not.
+    if error.sqlstate is not None:
+        return StoreError(
+            f"PostgreSQL refused ({type(error).__name__}, {error.sqlstate}); see its log."
+        )
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return StoreError(
+        f"PostgreSQL cannot be reached ({reason}); check that it runs and that the store URL, "
+        "user and password are right."
+    )

@@ -1,0 +1,231 @@
+"""What is said to PostgreSQL: one function per question, on an open connection."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stores.checks import conflict, key_of
+from promptguard.stores.postgres_pool import Connection
+from promptguard.stores.redaction import without_old_text
+from promptguard.stores.rows import EntryRow, entry_of, label_json, label_of
+
+LISTEN = "LISTEN promptguard_sessions"
+_TOKEN_LENGTH = 16
+_TOKENS_KEPT = 64
+_WRITES_LENGTH = _TOKENS_KEPT * (_TOKEN_LENGTH + 1)
+# Statements that began before a notification may commit after it.
+_OVERLAP_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One save: what, by which store, and the token that tells it from any other."""
+
+    state: SessionState
+    rows: Sequence[EntryRow]
+    origin: str
+    token: str
+
+
+def new_token() -> str:
+    """Return a token that no other write has."""
+    return uuid.uuid4().hex[:_TOKEN_LENGTH]
+
+
+_CREATE = """
+WITH session AS (
+    INSERT INTO guard_sessions
+        (tenant, session_id, version, mode, updated, state, origin, writes)
+    VALUES (%(tenant)s, %(session_id)s, %(version)s, %(mode)s, %(updated)s, %(state)s,
+        %(origin)s, %(token)s)
+    ON CONFLICT DO NOTHING
+    RETURNING tenant, session_id, origin, saved_at
+)"""
+_REPLACE = """
+WITH session AS (
+    UPDATE guard_sessions SET version = %(version)s, mode = %(mode)s, updated = %(updated)s,
+        state = %(state)s, origin = %(origin)s, saved_at = clock_timestamp(),
+        writes = left(%(token)s || ' ' || writes, %(writes_length)s)
+    WHERE tenant = %(tenant)s AND session_id = %(session_id)s AND version = %(expected)s
+    RETURNING tenant, session_id, origin, saved_at
+)"""
+_ENTRIES_AND_NOTICE = """, entries AS (
+    INSERT INTO guard_entries (tenant, session_id, position, turn, role, content,
+        content_hash, timestamp, verdict)
+    SELECT session.tenant, session.session_id, entry.*
+    FROM session CROSS JOIN unnest(%(positions)s::bigint[], %(turns)s::bigint[], %(roles)s::text[],
+        %(contents)s::bytea[], %(hashes)s::text[], %(timestamps)s::double precision[],
+        %(verdicts)s::bytea[]) AS entry
+    ON CONFLICT (tenant, session_id, position) DO UPDATE SET turn = excluded.turn,
+        role = excluded.role, content = excluded.content, content_hash = excluded.content_hash,
+        timestamp = excluded.timestamp, verdict = excluded.verdict
+)
+SELECT pg_notify('promptguard_sessions', json_build_object('tenant', tenant,
+    'session_id', session_id, 'origin', origin, 'at', extract(epoch FROM saved_at))::text)
+FROM session"""
+
+
+async def load(link: Connection, key: SessionKey) -> SessionState | None:
+    """Return the newest state, or None."""
+    cursor = await link.execute(
+        "SELECT state FROM guard_sessions WHERE tenant = %s AND session_id = %s", _named(key)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else SessionState.from_json(row[0])
+
+
+async def save(link: Connection, write: Write) -> None:
+    """Put the state in the place of the version before it, or raise VersionConflict.
+
+    Doing it again with the same token changes nothing and raises nothing.
+    """
+    expected = write.state.version - 1
+    statement = (_REPLACE if expected else _CREATE) + _ENTRIES_AND_NOTICE
+    cursor = await link.execute(statement.encode(), _parameters(write))
+    if cursor.rowcount:
+        return
+    cursor = await link.execute(
+        "SELECT version, writes FROM guard_sessions WHERE tenant = %s AND session_id = %s",
+        _named(key_of(write.state)),
+    )
+    row = await cursor.fetchone()
+    version, writes = row or (0, "")
+    if write.token not in writes.split():
+        raise conflict(version, expected)
+
+
+async def transcript(link: Connection, key: SessionKey) -> tuple[TranscriptEntry, ...]:
+    """Return every stored message in order."""
+    cursor = await link.execute(
+        """SELECT position, turn, role, content, content_hash, timestamp, verdict
+        FROM guard_entries WHERE tenant = %s AND session_id = %s ORDER BY position""",
+        _named(key),
+    )
+    return tuple([entry_of(EntryRow(*row)) async for row in cursor])
+
+
+async def sessions(link: Connection, query: SessionQuery) -> tuple[SessionState, ...]:
+    """Return the newest states that fit the query."""
+    cursor = await link.execute(
+        """SELECT state FROM guard_sessions
+        WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s) AND mode >= %(min_mode)s
+            AND strpos(session_id, %(contains)s) > 0
+        ORDER BY updated DESC, tenant, session_id LIMIT %(limit)s OFFSET %(offset)s""",
+        {
+            "tenant": query.tenant,
+            "min_mode": query.min_mode,
+            "contains": query.contains,
+            "limit": query.limit,
+            "offset": query.offset,
+        },
+    )
+    return tuple([SessionState.from_json(row[0]) async for row in cursor])
+
+
+async def delete(link: Connection, key: SessionKey) -> None:
+    """Forget a session, its entries and its labels."""
+    await link.execute(
+        "DELETE FROM guard_sessions WHERE tenant = %s AND session_id = %s", _named(key)
+    )
+
+
+async def put_label(link: Connection, key: SessionKey, label: SessionLabel, token: str) -> bool:
+    """Record a verdict once per token; False where there is no such session."""
+    cursor = await link.execute(
+        """INSERT INTO guard_labels (write, tenant, session_id, timestamp, label)
+        SELECT %s, tenant, session_id, %s, %s FROM guard_sessions
+        WHERE tenant = %s AND session_id = %s
+        ON CONFLICT (write) DO UPDATE SET label = excluded.label""",
+        (token, label.timestamp, label_json(label), *_named(key)),
+    )
+    return cursor.rowcount > 0
+
+
+async def labels(link: Connection, key: SessionKey) -> tuple[SessionLabel, ...]:
+    """Return the verdicts, oldest first."""
+    cursor = await link.execute(
+        """SELECT label FROM guard_labels WHERE tenant = %s AND session_id = %s
+        ORDER BY timestamp, id""",
+        _named(key),
+    )
+    return tuple([label_of(row[0]) async for row in cursor])
+
+
+async def next_with_text(link: Connection, before: float) -> SessionKey | None:
+    """Return a session that still has text older than `before`."""
+    cursor = await link.execute(
+        """SELECT tenant, session_id FROM guard_entries
+        WHERE content IS NOT NULL AND timestamp < %s LIMIT 1""",
+        (before,),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else SessionKey(tenant=row[0], session_id=row[1])
+
+
+async def redact(link: Connection, key: SessionKey, before: float, origin: str) -> int:
+    """Drop one session's text older than `before`; return how many entries lost theirs."""
+    async with link.transaction():
+        cursor = await link.execute(
+            """SELECT state FROM guard_sessions WHERE tenant = %s AND session_id = %s
+            FOR UPDATE""",
+            _named(key),
+        )
+        row = await cursor.fetchone()
+        state = None if row is None else without_old_text(SessionState.from_json(row[0]), before)
+        if state is not None:
+            await save(link, Write(state=state, rows=(), origin=origin, token=new_token()))
+        cursor = await link.execute(
+            """UPDATE guard_entries SET content = NULL WHERE tenant = %s AND session_id = %s
+            AND content IS NOT NULL AND timestamp < %s""",
+            (*_named(key), before),
+        )
+        return cursor.rowcount
+
+
+async def database_time(link: Connection) -> float:
+    """Return the database's clock in seconds since the epoch."""
+    cursor = await link.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
+    row = await cursor.fetchone()
+    assert row is not None
+    return float(row[0])
+
+
+async def saved_since(link: Connection, since: float, origin: str) -> tuple[SessionKey, ...]:
+    """Return the sessions that others than `origin` saved after `since`, oldest save first."""
+    cursor = await link.execute(
+        """SELECT tenant, session_id FROM guard_sessions
+        WHERE saved_at > to_timestamp(%s) AND origin <> %s ORDER BY saved_at""",
+        (since - _OVERLAP_S, origin),
+    )
+    return tuple([SessionKey(tenant=row[0], session_id=row[1]) async for row in cursor])
+
+
+def _parameters(write: Write) -> dict[str, object]:
+    state, rows = write.state, write.rows
+    return {
+        "tenant": state.tenant,
+        "session_id": state.session_id,
+        "version": state.version,
+        "expected": state.version - 1,
+        "mode": int(state.mode),
+        "updated": state.updated,
+        "state": state.to_json(),
+        "origin": write.origin,
+        "token": write.token,
+        "writes_length": _WRITES_LENGTH,
+        "positions": [row.position for row in rows],
+        "turns": [row.turn for row in rows],
+        "roles": [row.role for row in rows],
+        "contents": [row.content for row in rows],
+        "hashes": [row.content_hash for row in rows],
+        "timestamps": [row.timestamp for row in rows],
+        "verdicts": [row.verdict for row in rows],
+    }
+
+
+def _named(key: SessionKey) -> tuple[str, str]:
+    return (key.tenant, key.session_id)

@@ -1,0 +1,128 @@
+"""Sessions in one SQLite file, shared safely by many processes of one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from promptguard.errors import ConfigError, SessionNotFound
+from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stores import sqlite_statements as statements
+from promptguard.stores.checks import check_key, check_save, key_of
+from promptguard.stores.feed import ChangeFeed
+from promptguard.stores.rows import rows_of
+from promptguard.stores.sqlite_file import SqliteFile
+from promptguard.stores.sqlite_thread import SqliteThread
+
+
+class SqliteStore:
+    """A SessionStore in a file: one thread writes, one reads, both off the event loop.
+
+    Saves by other processes are noticed by asking every `poll_s` seconds whether the file has
+    changed, and only while someone listens.
+    """
+
+    def __init__(self, file: SqliteFile, *, poll_s: float = 0.5) -> None:
+        self._writer = SqliteThread(file)
+        self._reader = SqliteThread(file, is_read_only=True)
+        self._poll_s = poll_s
+        self._origin = uuid.uuid4().hex
+        self._feed = ChangeFeed(self._watch)
+
+    @classmethod
+    def from_url(cls, url: str) -> SqliteStore:
+        """Return the store for `sqlite:PATH` or `sqlite:///PATH`, `?synchronous=normal` allowed."""
+        parts = urlsplit(url)
+        path = unquote(parts.path)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        synchronous = options.pop("synchronous", "full").upper()
+        if parts.netloc or not path or path == ":memory:":
+            raise ConfigError("Give SQLite a file as sqlite:PATH; without a file use memory:")
+        if options or parts.fragment or synchronous not in ("FULL", "NORMAL"):
+            raise ConfigError("A sqlite: URL takes only ?synchronous=full or ?synchronous=normal.")
+        return cls(SqliteFile(path=Path(path).expanduser(), synchronous=synchronous))
+
+    async def load(self, key: SessionKey) -> SessionState | None:
+        """Return the newest state, or None."""
+        check_key(key)
+        return await self._reader.run(partial(statements.load, key=key))
+
+    async def save(
+        self, state: SessionState, *, expected_version: int, entries: Sequence[TranscriptEntry] = ()
+    ) -> None:
+        """Store `state` and `entries` in one transaction, or raise VersionConflict."""
+        check_save(state, expected_version)
+        rows = rows_of(entries)
+        await self._writer.run(
+            partial(statements.save, state=state, rows=rows, origin=self._origin)
+        )
+        self._feed.publish(key_of(state))
+
+    async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
+        """Return every stored message in order."""
+        check_key(key)
+        return await self._reader.run(partial(statements.transcript, key=key))
+
+    async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
+        """Return the newest states that fit the query."""
+        return await self._reader.run(partial(statements.sessions, query=query))
+
+    async def delete(self, key: SessionKey) -> bool:
+        """Forget a session wholly; False where there was none."""
+        check_key(key)
+        return await self._writer.run(partial(statements.delete, key=key))
+
+    async def put_label(self, key: SessionKey, label: SessionLabel) -> None:
+        """Record a person's verdict; raises SessionNotFound."""
+        check_key(key)
+        if not await self._writer.run(partial(statements.put_label, key=key, label=label)):
+            raise SessionNotFound("There is no such session to label.")
+
+    async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:
+        """Return the verdicts given on a session, oldest first."""
+        check_key(key)
+        return await self._reader.run(partial(statements.labels, key=key))
+
+    async def redact(self, *, before: float) -> int:
+        """Drop the text of transcript entries older than `before`; return how many.
+
+        Works through a few sessions at a time, so that saves get in between.
+        """
+        total = 0
+        while True:
+            step = partial(statements.redact_some, before=before, origin=self._origin)
+            redacted = await self._writer.run(step)
+            total += redacted.entries
+            for key in redacted.changed:
+                self._feed.publish(key)
+            if not redacted.has_more:
+                return total
+
+    def changes(self) -> AsyncIterator[SessionKey]:
+        """Yield the key of each session as it is saved, by any process on the file."""
+        return self._feed.subscribe()
+
+    async def close(self) -> None:
+        """Finish what is under way and release the file."""
+        await self._feed.close()
+        await self._writer.close()
+        await self._reader.close()
+
+    async def _watch(self) -> None:
+        seen = await self._reader.run(statements.read_mark)
+        while self._feed.has_readers:
+            await asyncio.sleep(self._poll_s)
+            seen, keys = await self._reader.run(partial(self._news, seen=seen))
+            for key in keys:
+                self._feed.publish(key)
+
+    def _news(
+        self, connection: sqlite3.Connection, seen: statements.Mark
+    ) -> tuple[statements.Mark, tuple[SessionKey, ...]]:
+        return statements.changed_since(connection, seen, self._origin)

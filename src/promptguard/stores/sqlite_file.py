@@ -1,0 +1,140 @@
+"""Opening the SQLite file: settings, schema, and what is wrong when it cannot be used."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from promptguard.errors import StoreError
+from promptguard.stores.migrations import MIGRATIONS, Migration, pending
+
+APPLICATION_ID = 0x50475352  # "PGSR": tells our files from other programs' databases
+_WAL_RETRY_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteFile:
+    """Which file, and how carefully it is written.
+
+    `synchronous` FULL puts every save on the disk before it is acknowledged; NORMAL leaves that
+    to the operating system, so a power cut (not a crash of the process) may lose the last saves.
+    """
+
+    path: Path
+    synchronous: str = "FULL"
+    busy_timeout_s: float = 10.0
+
+    def connect(self, migrations: Sequence[Migration] = MIGRATIONS) -> sqlite3.Connection:
+        """Return a connection to the file, made and brought to the newest schema if need be."""
+        connection: sqlite3.Connection | None = None
+        try:
+            _create_private(self.path)
+            connection = sqlite3.connect(
+                self.path, timeout=self.busy_timeout_s, isolation_level=None
+            )
+            _check_owner(connection, self.path)
+            self._configure(connection)
+            _migrate(connection, migrations)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, (sqlite3.Error, OSError)):
+                raise self.explain(error) from None
+            raise
+        return connection
+
+    def explain(self, error: sqlite3.Error | OSError) -> StoreError:
+        """Return what is wrong in words that say what to do."""
+        if isinstance(error, OSError):
+            return StoreError(
+                f"Cannot create {self.path} ({error.strerror}); choose a folder that exists and "
+                "can be written."
+            )
+        name = getattr(error, "sqlite_errorname", "") or type(error).__name__
+        for prefix, advice in _ADVICE.items():
+            if name.startswith(prefix):
+                return StoreError(f"{self.path} {advice}")
+        return StoreError(f"{self.path} cannot be used ({name}); run `promptguard doctor`.")
+
+    def _configure(self, connection: sqlite3.Connection) -> None:
+        self._switch_to_wal(connection)
+        connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        # Forgotten text is overwritten in the file, not merely unlinked.
+        connection.execute("PRAGMA secure_delete = ON")
+
+    def _switch_to_wal(self, connection: sqlite3.Connection) -> None:
+        # SQLite does not wait for other connections while it changes the journal mode.
+        deadline = time.monotonic() + self.busy_timeout_s
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                is_busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
+                if not is_busy or time.monotonic() >= deadline:
+                    raise
+                time.sleep(_WAL_RETRY_S)
+            else:
+                return
+
+
+_ADVICE = {
+    "SQLITE_NOTADB": "is not an SQLite database; move it away and start again, or give another "
+    "path.",
+    "SQLITE_CORRUPT": "is damaged; restore it from a backup, or move it away together with its "
+    "-wal and -shm files and start again.",
+    "SQLITE_BUSY": "is locked by another process for too long; find out which one, or use "
+    "PostgreSQL for many writers.",
+    "SQLITE_FULL": "cannot grow because the disk is full; free some space.",
+    "SQLITE_READONLY": "cannot be written; check its permissions and those of its folder.",
+    "SQLITE_CANTOPEN": "cannot be opened; check that the folder exists and can be written.",
+    "SQLITE_IOERR": "cannot be read or written; check the disk.",
+}
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold the write lock for a block: all of it is kept, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _create_private(path: Path) -> None:
+    # Conversations are for the owner's eyes; SQLite gives its -wal and -shm the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
+    # One statement, hence one snapshot: another process may be creating the tables right now.
+    owner, tables = connection.execute(
+        "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id"
+    ).fetchone()
+    if owner != APPLICATION_ID and (owner or tables):
+        raise StoreError(f"{path} belongs to another program; give another path.")
+
+
+def _schema_number(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+    if not pending(_schema_number(connection), migrations):
+        return
+    with transaction(connection):
+        # Read again: another process may have migrated while we waited for the lock.
+        for step in pending(_schema_number(connection), migrations):
+            for statement in step.sqlite:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {step.number}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

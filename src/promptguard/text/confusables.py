@@ -1,0 +1,59 @@
+"""Letters of one script that pass for letters of another."""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = re.compile(r"[^\W\d_]*[Ͱ-ԯԱ-֏Ꭰ-Ᏽᴀ-ᴥɑɡɩɪʀʏʙʜʟɢɴᖴ][^\W\d_]*")
+_LOOKALIKES = {
+    "а": "a", "в": "b", "е": "e", "к": "k", "м": "m", "н": "h", "о": "o", "р": "p", "с": "c",
+    "т": "t", "у": "y", "х": "x", "і": "i", "ї": "i", "ј": "j", "ѕ": "s", "ԁ": "d", "ԛ": "q",
+    "ԝ": "w", "һ": "h", "ѵ": "v", "г": "r", "ё": "e", "ө": "o", "ь": "b", "з": "3", "п": "n",
+    "А": "A", "В": "B", "Е": "E", "К": "K", "М": "M", "Н": "H", "О": "O", "Р": "P", "С": "C",
+    "Т": "T", "У": "Y", "Х": "X", "І": "I", "Ї": "I", "Ј": "J", "Ѕ": "S", "Ԁ": "D", "Ԛ": "Q",
+    "Ԝ": "W", "Һ": "H", "Ѵ": "V", "Ё": "E", "Ө": "O",
+    "α": "a", "β": "b", "γ": "y", "ε": "e", "η": "n", "ι": "i", "κ": "k", "ν": "v", "ο": "o",
+    "ρ": "p", "σ": "o", "τ": "t", "υ": "u", "χ": "x", "ω": "w", "ϲ": "c", "ϳ": "j", "ά": "a",
+    "έ": "e", "ί": "i", "ό": "o",
+    "Α": "A", "Β": "B", "Ε": "E", "Ζ": "Z", "Η": "H", "Ι": "I", "Κ": "K", "Μ": "M", "Ν": "N",
+    "Ο": "O", "Ρ": "P", "Τ": "T", "Υ": "Y", "Χ": "X",
+    "ա": "w", "հ": "h", "ո": "n", "ս": "u", "օ": "o", "ց": "g", "զ": "q",
+    "Ꭺ": "A", "Ᏼ": "B", "Ꮯ": "C", "Ꭼ": "E", "Ꮋ": "H", "Ꭻ": "J", "Ꮶ": "K", "Ꮇ": "M", "Ꮲ": "P",
+    "Ꭱ": "R", "Ꮪ": "S", "Ꭲ": "T", "Ꮩ": "V", "Ꮃ": "W", "Ꮓ": "Z", "Ꮐ": "G", "Ꭰ": "D", "Ꮮ": "L",
+    "ɑ": "a", "ɡ": "g", "ɩ": "i",
+}  # fmt: skip
+_SMALL_CAPS = dict(zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnoprstuvwyz", strict=True))
+_TO_LATIN = str.maketrans(_LOOKALIKES | _SMALL_CAPS)
+_TO_CYRILLIC = str.maketrans("aeopcyxkmhtbABEKMHOPCTXYi", "аеорсухкмнтвАВЕКМНОРСТХУі")
+
+
+def _row(first: int) -> dict[int, str]:
+    return {first + offset: chr(ord("a") + offset) for offset in range(26)}
+
+
+STYLED: dict[int, str] = _row(0x1F130) | _row(0x1F150) | _row(0x1F170) | _row(0x1F1E6)
+"""Letters in squares, discs and flags, which NFKC leaves alone."""
+
+
+def unmix(text: str) -> str:
+    """Map look-alikes within tokens that mix scripts; a token of one script is left as it is.
+
+    The token becomes Latin where every letter can, else Cyrillic where every letter can. Small
+    capitals are never a script of their own and always become Latin.
+    """
+    return _TOKEN.sub(_unmixed, text)
+
+
+def _unmixed(match: re.Match[str]) -> str:
+    token = match[0]
+    latin = token.translate(_TO_LATIN)
+    if any(char in _SMALL_CAPS for char in token) and latin.isascii():
+        return latin
+    if len(token) < 3 or not any("a" <= char <= "z" or "A" <= char <= "Z" for char in token):
+        return token
+    if latin.isascii():
+        return latin
+    cyrillic = token.translate(_TO_CYRILLIC)
+    if all("\u0400" <= char <= "\u052f" for char in cyrillic):
+        return cyrillic
+    return token

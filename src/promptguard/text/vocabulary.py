@@ -1,0 +1,89 @@
+"""Whether a string reads like language, told by a small vocabulary and by script."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.resources import files
+
+_LATIN_WORD = re.compile(r"[A-Za-zÀ-ɏ]+")
+_OTHER_LETTER = re.compile(r"[Ͱ-῿\u2c00-\ud7ff\uf900-\ufdff\ufe70-\ufefc]")
+_ACCENTS = str.maketrans(
+    "àáâãäåāăąçćčďèéêëēęěìíîïīłñńňòóôõöøōőřśšťùúûüūůűýÿźżžё",
+    "aaaaaaaaacccdeeeeeeeiiiiilnnnoooooooorsstuuuuuuuyyzzze",
+)
+_MIN_LETTERS = 5
+_KNOWN_SHARE = 0.6
+_LETTER_SHARE = 0.6
+
+
+@lru_cache(maxsize=1)
+def known_words() -> frozenset[str]:
+    """Return the shipped vocabulary: lower case, without accents, two letters or more."""
+    source = files("promptguard").joinpath("data/text/words.txt").read_text(encoding="utf-8")
+    return frozenset(line for line in source.split("\n") if line and line[0] != "#")
+
+
+def bare(word: str) -> str:
+    """Return `word` in lower case without accents, as the vocabulary holds it."""
+    return word.casefold().translate(_ACCENTS)
+
+
+def is_word(word: str) -> bool:
+    """Return whether the vocabulary knows `word`."""
+    return bare(word) in known_words()
+
+
+def known_share(words: list[str]) -> float:
+    """Return the share of letters that lie in known words; 0 for no words."""
+    total = sum(map(len, words))
+    return sum(len(word) for word in words if is_word(word)) / total if total else 0.0
+
+
+def reads_like_language(text: str) -> bool:
+    """Return whether `text` is mostly letters that form known words or a non-Latin script."""
+    visible = sum(not char.isspace() for char in text)
+    latin = _LATIN_WORD.findall(text)
+    others = len(_OTHER_LETTER.findall(text))
+    letters = sum(map(len, latin)) + others
+    if letters < _LETTER_SHARE * visible or not text.isprintable() and not _is_lines(text):
+        return False
+    if others >= 4 and others >= letters - others:
+        return True
+    longest = max((len(word) for word in latin if is_word(word)), default=0)
+    return letters >= _MIN_LETTERS and longest >= 3 and known_share(latin) >= _KNOWN_SHARE
+
+
+def segment(letters: str) -> str | None:
+    """Return run-together `letters` as known words, fewest first; None where it cannot be."""
+    known = known_words()
+    folded = bare(letters)
+    if len(folded) != len(letters):
+        return None
+    best: list[tuple[int, int] | None] = [(0, 0)] + [None] * len(folded)
+    for end in range(1, len(folded) + 1):
+        for start in range(max(0, end - 16), end):
+            before = best[start]
+            if before is None or folded[start:end] not in known and folded[start:end] != "a":
+                continue
+            cost = before[0] + (1 if end - start > 2 else 3)
+            current = best[end]
+            if current is None or cost < current[0]:
+                best[end] = (cost, start)
+    return _spell(letters, best)
+
+
+def _spell(letters: str, best: list[tuple[int, int] | None]) -> str | None:
+    words: list[str] = []
+    end = len(letters)
+    while end:
+        step = best[end]
+        if step is None:
+            return None
+        words.append(letters[step[1] : end])
+        end = step[1]
+    return " ".join(reversed(words))
+
+
+def _is_lines(text: str) -> bool:
+    return text.replace("\r\n", "").replace("\n", "").replace("\t", "").isprintable()

@@ -1,0 +1,202 @@
+"""What a judged turn leaves in the session's state."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+
+from promptguard.fil.parameters import EscalationWeights
+from promptguard.fil.temporal import fold_residue, is_flagged, update_escalations
+from promptguard.protocols import TurnContext
+from promptguard.signals.information_gathering import gathering_step
+from promptguard.signals.intent import update_intent
+from promptguard.signals.phrases import is_hypothetical, is_meta_instruction
+from promptguard.state import (
+    MAX_SEGMENTS,
+    RECENT_TURNS,
+    SEGMENT_TURNS,
+    Ledger,
+    Mode,
+    ModeEntry,
+    SessionProfile,
+    SessionState,
+    TopicSummary,
+    TurnRecord,
+    excerpt_of,
+)
+from promptguard.text.terms import key_terms
+from promptguard.turns.verdict import TurnVerdict
+from promptguard.vector import Vector, cosine, pack_vector, unpack_vector
+
+_TERMS = 8
+_SAME_TOPIC = 0.55
+_PROBING = 0.5
+
+
+def remember(
+    ctx: TurnContext, verdict: TurnVerdict, ledger: Ledger, escalation: EscalationWeights
+) -> SessionState:
+    """Return the session's state once `verdict` was reached on `ctx`."""
+    before = ctx.state
+    record = record_of(ctx, verdict)
+    recent = (*before.recent, record)
+    residues = before.residues
+    for leaving in recent[:-RECENT_TURNS]:
+        residues = fold_residue(residues, leaving)
+    recent = recent[-RECENT_TURNS:]
+    return replace(
+        before,
+        created=before.created or ctx.now,
+        updated=max(before.updated, ctx.now),
+        accumulated_risk=verdict.risk,
+        mode=verdict.mode,
+        ledger=ledger,
+        recent=recent,
+        segments=segments_after(before, recent),
+        profile=profile_after(ctx, verdict),
+        residues=residues,
+        escalations=update_escalations(
+            before.escalations, ctx.fil, escalation, turn=ctx.turn, now=ctx.now
+        ),
+        entered=entered_after(before, verdict),
+        intent=update_intent(before.intent, ctx),
+        history_rewrites=before.history_rewrites + int(ctx.history_rewritten),
+    )
+
+
+def content_hash(text: str) -> str:
+    """Return the hash by which a text is recognised without being kept."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def record_of(ctx: TurnContext, verdict: TurnVerdict) -> TurnRecord:
+    """Return what is kept of the turn itself."""
+    return TurnRecord(
+        turn=ctx.turn,
+        excerpt=excerpt_of(ctx.text),
+        content_hash=content_hash(ctx.text),
+        timestamp=ctx.now,
+        message_risk=verdict.message_risk,
+        risk=verdict.risk,
+        mode=verdict.mode,
+        action=verdict.action,
+        harm_score=ctx.fil.harm_score,
+        directives=ctx.fil.violated,
+        concepts=ctx.fil.concepts,
+        is_flagged=is_flagged(ctx.fil),
+        is_hard=verdict.is_hard,
+        key_terms=key_terms(ctx.views.plain, _TERMS),
+        gathering_step=gathering_step(ctx.views.folded),
+        embedding="" if ctx.embedding is None else pack_vector(ctx.embedding),
+    )
+
+
+def entered_after(before: SessionState, verdict: TurnVerdict) -> tuple[ModeEntry, ...]:
+    """Return the first turn of each mode, with the ones just entered."""
+    known = {entry.mode for entry in before.entered}
+    new = (
+        ModeEntry(turn=verdict.turn, mode=mode)
+        for mode in Mode
+        if Mode.SAFE < mode <= verdict.mode and mode not in known
+    )
+    return (*before.entered, *new)
+
+
+def segments_after(
+    before: SessionState, recent: tuple[TurnRecord, ...]
+) -> tuple[TopicSummary, ...]:
+    """Return the topic segments, with a new one every five turns and the oldest merged."""
+    last = recent[-1].turn
+    if last % SEGMENT_TURNS:
+        return before.segments
+    segments = (*before.segments, summary_of(recent[-SEGMENT_TURNS:]))
+    if len(segments) > MAX_SEGMENTS:
+        segments = (merged(segments[0], segments[1]), *segments[2:])
+    return segments
+
+
+def summary_of(turns: tuple[TurnRecord, ...]) -> TopicSummary:
+    """Return five turns in a few words."""
+    counts: dict[str, int] = {}
+    for term in (term for turn in turns for term in turn.key_terms):
+        counts[term] = counts.get(term, 0) + 1
+    terms = sorted(counts, key=lambda term: (-counts[term], term))[:_TERMS]
+    vectors = [unpack_vector(turn.embedding) for turn in turns if turn.embedding]
+    risks = [turn.message_risk for turn in turns]
+    return TopicSummary(
+        first_turn=turns[0].turn,
+        last_turn=turns[-1].turn,
+        key_terms=tuple(terms),
+        centroid=packed_mean(vectors, [1] * len(vectors)),
+        mean_risk=sum(risks) / len(risks),
+        peak_risk=max(risks),
+    )
+
+
+def packed_mean(vectors: list[Vector], spans: list[int]) -> str:
+    """Return the weighted mean of vectors in its stored form, empty where there are none."""
+    if not vectors:
+        return ""
+    return pack_vector(np.average(np.stack(vectors), axis=0, weights=spans).astype(np.float32))
+
+
+def merged(left: TopicSummary, right: TopicSummary) -> TopicSummary:
+    """Return two neighbouring segments as one."""
+    spans = [part.last_turn - part.first_turn + 1 for part in (left, right)]
+    centroids = [(unpack_vector(p.centroid), n) for p, n in zip((left, right), spans, strict=True)]
+    known = [(vector, span) for vector, span in centroids if vector.size]
+    terms = dict.fromkeys(t for pair in zip(left.key_terms, right.key_terms) for t in pair)  # noqa: B905  the shorter list ends it
+    return TopicSummary(
+        first_turn=left.first_turn,
+        last_turn=right.last_turn,
+        key_terms=tuple(terms)[:_TERMS],
+        centroid=packed_mean([v for v, _ in known], [n for _, n in known]),
+        mean_risk=(left.mean_risk * spans[0] + right.mean_risk * spans[1]) / sum(spans),
+        peak_risk=max(left.peak_risk, right.peak_risk),
+    )
+
+
+def profile_after(ctx: TurnContext, verdict: TurnVerdict) -> SessionProfile:
+    """Return the session's counts after the turn."""
+    old = ctx.state.profile
+    scores = {score.name: score.score for score in verdict.scores}
+    counted = replace(
+        old,
+        turns=old.turns + 1,
+        blocked=old.blocked + int(verdict.action == "block"),
+        flagged=old.flagged + int(is_flagged(ctx.fil)),
+        mode_changes=old.mode_changes + int(verdict.mode != ctx.state.mode),
+        probing=old.probing + int(scores.get("probing", 0.0) >= _PROBING),
+        hypotheticals=old.hypotheticals + int(is_hypothetical(ctx.views.folded)),
+        meta_instructions=old.meta_instructions + int(is_meta_instruction(ctx.views.folded)),
+        topics_revisited=old.topics_revisited + int(is_return(ctx)),
+        peak_message_risk=max(old.peak_message_risk, verdict.message_risk),
+        peak_risk=max(old.peak_risk, verdict.risk),
+    )
+    return with_gap(counted, ctx)
+
+
+def with_gap(profile: SessionProfile, ctx: TurnContext) -> SessionProfile:
+    """Return the profile with the pause before this turn in its running statistics."""
+    if not ctx.state.recent:
+        return profile
+    gap = max(0.0, ctx.now - ctx.state.recent[-1].timestamp)
+    count = profile.gap_count + 1
+    off = gap - profile.gap_mean_s
+    mean = profile.gap_mean_s + off / count
+    return replace(
+        profile,
+        gap_count=count,
+        gap_mean_s=mean,
+        gap_m2_s=profile.gap_m2_s + off * (gap - mean),
+    )
+
+
+def is_return(ctx: TurnContext) -> bool:
+    """Say whether the turn goes back to an earlier topic, away from the latest one."""
+    if ctx.embedding is None or len(ctx.state.segments) < 2:
+        return False
+    near = [cosine(ctx.embedding, unpack_vector(s.centroid)) for s in ctx.state.segments]
+    return max(near[:-1]) >= _SAME_TOPIC > near[-1]

