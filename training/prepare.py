@@ -155,6 +155,7 @@ def main() -> None:
     rng = random.Random(0)
     train: list[Record] = []
     held: list[Record] = []
+    held_whole: list[Record] = []
     dev: dict[tuple[str, str], list[Record]] = {}
     counts: Counter[str] = Counter()
     authored = list(authored_records(options.shared, options.corpus))
@@ -163,6 +164,8 @@ def main() -> None:
         if record["flag"] in TRAINABLE:
             side = held if digest(near(record)) < HELD_OUT_SHARE else train
             side.extend(examples_of(record, rng))
+            if side is held:
+                held_whole.append(record)
             counts[record["source"]] += 1
         else:
             dev.setdefault((record["source"], record["label"]), []).append(record)
@@ -173,6 +176,7 @@ def main() -> None:
     ]
     write(options.out / "train.jsonl.gz", train)
     write(options.out / "held.jsonl.gz", held)
+    write(options.out / "held_records.jsonl.gz", held_whole)
     write(options.out / "dev.jsonl.gz", [whole(r) for r in chosen])
     write(
         options.out / "test.jsonl.gz",

@@ -1,8 +1,7 @@
-"""Step 4: align languages, fine-tune, average runs; needs a GPU.
+"""Step 4: align languages once, then fine-tune runs with different seeds; needs a GPU.
 
-    python -m training.train --base BASE --data .train/data --parallel FILE --out OUT
-
-Writes the averaged weights in fp16 and the scores of held, dev and test examples.
+    python -m training.train --base BASE --data .train/data --parallel FILE \\
+        --aligned aligned.pt --out run0.pt --seed 0
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as f
 from torch.utils.data import DataLoader
 
-from training.batches import Batch, Batches, Row, pad
 from promptguard.model.cutting import context_window, message_windows
+from training.batches import Batch, Batches, Row, pad
 from training.network import Network, load_base
 from training.score import macro, matched
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+ALIGN_BATCH = 1536
 Parallel = list[tuple[list[int], list[int]]]
 
 
@@ -106,13 +105,13 @@ def align(network: Network, teacher: Network, parallel: Parallel, options: Any) 
     buckets = sorted(parallel, key=lambda pair: len(pair[1]))
     start = time.time()
     for step in range(options.align_steps):
-        begin = rng.randrange(0, len(buckets) - 512)
-        loss = parallel_loss(network, teacher, buckets[begin : begin + 512])
+        begin = rng.randrange(0, len(buckets) - ALIGN_BATCH)
+        loss = parallel_loss(network, teacher, buckets[begin : begin + ALIGN_BATCH])
         loss.backward()
         optimiser.step()
         schedule.step()
         optimiser.zero_grad(set_to_none=True)
-        if step % 500 == 0:
+        if step % 300 == 0:
             print(f"align {step} {loss.item():.4f} {time.time() - start:.0f}s", flush=True)
 
 
@@ -162,13 +161,14 @@ def fine_tune(
     start = time.time()
     for step in range(options.steps):
         message, context = next(loader)
+        freeze_encoder(network, step < options.probe_steps)
         with torch.autocast(DEVICE, torch.bfloat16):
             loss = batch_loss(network, message.to(DEVICE), options.margin)
             loss = loss + options.context_weight * batch_loss(
                 network, context.to(DEVICE), options.margin
             )
-        if options.keep and step % 2 == 0:
-            loss = loss + options.keep * parallel_loss(network, teacher, rng.sample(parallel, 96))
+        if options.keep and step % 3 == 0 and step >= options.probe_steps:
+            loss = loss + options.keep * parallel_loss(network, teacher, rng.sample(parallel, 256))
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
@@ -178,6 +178,12 @@ def fine_tune(
             print(
                 f"seed {seed} step {step} {loss.item():.3f} {time.time() - start:.0f}s", flush=True
             )
+
+
+def freeze_encoder(network: Network, is_frozen: bool) -> None:
+    """Let only the heads learn, or everything: heads first keeps the encoder's breadth."""
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(not is_frozen or "head" in name)
 
 
 @torch.no_grad()
@@ -226,69 +232,62 @@ def report(name: str, rows: list[Row], scores: np.ndarray) -> None:
             print(f"{name:6} {kind:8} {column:12} {line} within {inner:.3f}", flush=True)
 
 
-def average(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the mean of several runs' weights."""
-    return {key: torch.stack([s[key].float() for s in states]).mean(0) for key in states[0]}
-
-
 def options_from_command() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--parallel", type=Path, required=True)
-    parser.add_argument("--aligned", type=Path, help="aligned weights, written if absent")
+    parser.add_argument("--aligned", type=Path, required=True, help="written if absent")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--batch", type=int, default=96)
-    parser.add_argument("--rate", type=float, default=5e-5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--probe-steps", type=int, default=60, help="heads alone, encoder frozen")
+    parser.add_argument("--batch", type=int, default=320)
+    parser.add_argument("--rate", type=float, default=9e-5)
     parser.add_argument("--margin", type=float, default=0.3)
     parser.add_argument("--keep", type=float, default=0.5)
     parser.add_argument("--context-weight", type=float, default=1.0)
-    parser.add_argument("--authored-boost", type=float, default=3.0)
-    parser.add_argument("--align-steps", type=int, default=2500)
-    parser.add_argument("--align-rate", type=float, default=2e-4)
+    parser.add_argument("--authored-boost", type=float, default=4.0)
+    parser.add_argument("--align-steps", type=int, default=900)
+    parser.add_argument("--align-rate", type=float, default=3e-4)
     parser.add_argument("--workers", type=int, default=4)
     return parser.parse_args()
 
 
-def main() -> None:
-    """Run alignment, several fine-tunings, their average, and score everything."""
-    options = options_from_command()
-    options.out.mkdir(parents=True, exist_ok=True)
-    tokenizer = Tokenizer.from_file(str(options.base / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    sets = {n: load_rows(options.data / f"{n}.jsonl.gz") for n in ("train", "held", "dev", "test")}
+def load_sets(options: Any, names: tuple[str, ...]) -> dict[str, list[Row]]:
+    """Read and tokenise the named sets."""
+    tokenizer = open_tokenizer(options.base)
+    sets = {name: load_rows(options.data / f"{name}.jsonl.gz") for name in names}
     for rows in sets.values():
         tokenise(rows, tokenizer)
-    parallel = load_parallel(options.parallel, tokenizer)
+    return sets
+
+
+def open_tokenizer(base: Path) -> Tokenizer:
+    """Return the base's tokenizer with padding and truncation off."""
+    tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def main() -> None:
+    """Align or load the aligned weights, fine-tune one run, write its weights."""
+    options = options_from_command()
+    parallel = load_parallel(options.parallel, open_tokenizer(options.base))
     teacher = load_base(options.base).to(DEVICE).eval()
     network = load_base(options.base).to(DEVICE)
-    if options.aligned and options.aligned.exists():
+    if options.aligned.exists():
         network.load_state_dict(torch.load(options.aligned, map_location=DEVICE))
-    elif options.align_steps:
+    else:
         align(network, teacher, parallel, options)
-        if options.aligned:
-            torch.save(network.state_dict(), options.aligned)
-    begin = {key: value.clone() for key, value in network.state_dict().items()}
-    states = []
-    for seed in range(options.seeds):
-        network.load_state_dict(begin)
-        fine_tune(network, teacher, sets["train"], parallel, options, seed)
-        states.append({key: value.cpu().clone() for key, value in network.state_dict().items()})
-        if options.seeds > 1:
-            report(f"dev {seed}", sets["dev"], score_rows(network, sets["dev"]))
-    network.load_state_dict(average(states))
-    for name in ("held", "dev", "test"):
-        scores = score_rows(network, sets[name])
-        report(name, sets[name], scores)
-        np.save(options.out / f"{name}.npy", scores)
-    save_file(
-        {key: value.half().contiguous() for key, value in network.state_dict().items()},
-        str(options.out / "weights.fp16.safetensors"),
-    )
+        torch.save(network.state_dict(), options.aligned)
+    if options.steps:
+        sets = load_sets(options, ("train", "dev"))
+        fine_tune(network, teacher, sets["train"], parallel, options, options.seed)
+        report(f"dev {options.seed}", sets["dev"], score_rows(network, sets["dev"]))
+        torch.save(network.state_dict(), options.out)
 
 
 if __name__ == "__main__":

@@ -168,6 +168,8 @@ class ControllerConfig(_Settings):
     """Signals in use; None: all."""
     weights: str | None = None
     """File of fitted evidence weights; None: the shipped one."""
+    rules: tuple[str, ...] = ()
+    """Files of further rule packs, in the form of the bundled ones."""
     evaluation: PromptGuardConfig | None = None
     """A further judge for turns in doubt, such as an LLM; None: none."""
     on_evaluator_error: Literal["block", "allow", "raise"] = "block"
@@ -187,13 +189,13 @@ class ControllerConfig(_Settings):
 class KeyConfig(_Settings):
     """One API key, stored as its hash."""
 
-    name: str
-    """Name in logs and audits."""
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    """Name in logs and audits; sessions are bound to it, so that a key can be changed."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Hash of the key, as `promptguard keys new` prints it."""
     scopes: tuple[Literal["guard", "read", "admin"], ...] = ("guard",)
     """What the key may do."""
-    tenant: str = "default"
+    tenant: str = Field(default="default", pattern=r"^[A-Za-z0-9._-]{1,64}$")
     """Whose sessions it sees."""
     requests_per_minute: int = Field(default=600, ge=1)
     """Rate limit."""
@@ -220,7 +222,6 @@ class ServiceConfig(_Settings):
         "body:litellm_session_id",
         "body:thread_id",
         "body:conversation_id",
-        "body:user",
     )
     """Where a session id is looked for, in order; else a hash chain of the messages."""
     block_style: Literal["refusal", "error"] = "refusal"
@@ -231,12 +232,41 @@ class ServiceConfig(_Settings):
     """Largest request body."""
     max_messages: int = Field(default=2000, ge=1)
     """Most messages in one request."""
-    upstream_timeout_s: float = Field(default=120.0, gt=0)
+    max_turns: int = Field(default=10_000, ge=1)
+    """Most turns in one session."""
+    max_connections: int = Field(default=1000, ge=1)
+    """Connections at once; further ones get 503."""
+    client_timeout_s: float = Field(default=30.0, gt=0)
+    """Longest wait for a request's headers, for its body, and for a client that does not read."""
+    shutdown_s: float = Field(default=30.0, ge=0)
+    """How long turns in flight may take to finish at shutdown."""
+    threads: int = Field(default=4, ge=1, le=256)
+    """Threads that judge."""
+    upstream_timeout_s: float = Field(default=120.0, gt=0, le=600)
     """Longest wait for the upstream."""
+    audit_file: str | None = None
+    """File to which administrative actions are appended; None: to the log only."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level of the structured logs."""
     dashboard: bool = True
     """Serve the web pages."""
     demo: bool = True
     """Load the bundled conversations once into an empty store."""
+
+    @field_validator("keys")
+    @classmethod
+    def _each_key_once(cls, keys: tuple[KeyConfig, ...]) -> tuple[KeyConfig, ...]:
+        for values in ([key.name for key in keys], [key.sha256 for key in keys]):
+            if len(set(values)) < len(values):
+                raise ValueError("two keys have the same name or the same hash")
+        return keys
+
+    @field_validator("session_fields")
+    @classmethod
+    def _known_places(cls, places: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(re.match(r"(header|body):[\w.-]+$", place) for place in places):
+            raise ValueError("write header:NAME or body:NAME.NAME")
+        return places
 
 
 class Settings(_Settings):

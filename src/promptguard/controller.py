@@ -7,7 +7,6 @@ recorded turn.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -36,12 +35,11 @@ from promptguard.state import (
     ReplyKind,
     ReplyRecord,
     SessionState,
-    TranscriptEntry,
 )
 from promptguard.stores import open_store
 from promptguard.turns.explain import Explanation, explain
 from promptguard.turns.judge import TurnJudge, said_before
-from promptguard.turns.remember import content_hash
+from promptguard.turns.transcript import entry_of, steps_from, verdict_json
 from promptguard.turns.verdict import TurnInput, TurnVerdict
 from promptguard.turns.walk import Step, reply_record, steps_of, walk
 
@@ -109,6 +107,17 @@ class Controller:
         await self.store.close()
         if self._provider is not None:
             await self._provider.close()
+
+    def reconfigure(self, config: ControllerConfig) -> None:
+        """Judge the turns to come by `config`, once everything it names could be read.
+
+        Raises ConfigError or DataError and changes nothing where that fails. Store and guarded
+        model stay as they are: they change only with a new controller.
+        """
+        judge = TurnJudge.open(config, encoder=self.judge.encoder)
+        second = PromptGuard(config.evaluation) if config.evaluation else None
+        self.config, self.judge, self._second = config, judge, second
+        self._config_hash = config_hash(config)
 
     async def process_turn(
         self,
@@ -198,7 +207,14 @@ class Controller:
         state = result.state
         for _ in range(MAX_CONFLICTS):
             answered = state.with_reply(turn, self._kept(reply))
-            entry = self._entry(answered, Role.ASSISTANT, text, turn, at, state.message_count)
+            entry = entry_of(
+                Role.ASSISTANT,
+                text,
+                turn=turn,
+                position=state.message_count,
+                now=at,
+                keeping=self.config.store_text,
+            )
             new = replace(
                 answered,
                 version=state.version + 1,
@@ -232,7 +248,7 @@ class Controller:
     ) -> tuple[tuple[TurnVerdict, TurnVerdict], ...]:
         """Judge a stored session under this and another configuration, turn by turn."""
         steps = await self._stored_steps(SessionKey(session_id=session_id, tenant=tenant))
-        other = TurnJudge.open(config, encoder=self.judge.encoder)
+        other = await asyncio.to_thread(TurnJudge.open, config, encoder=self.judge.encoder)
 
         def both() -> tuple[tuple[TurnVerdict, TurnVerdict], ...]:
             pairs = zip(walk(self.judge, steps), walk(other, steps), strict=True)
@@ -250,7 +266,9 @@ class Controller:
             verdict, after = await asyncio.to_thread(self.judge.judge, state, turn, now=now)
             if self._second is not None and DOUBT[0] <= verdict.mode <= DOUBT[1]:
                 metrics = await self._second.evaluate(user=turn.text)
-                second = replace(turn, judged=metrics.falsehood)
+                second = replace(
+                    turn, judged=metrics.worst.falsehood
+                )
                 verdict, after = await asyncio.to_thread(self.judge.judge, state, second, now=now)
         except (EvaluationError, ModelError) as error:
             if self.config.on_evaluator_error == "raise":
@@ -281,45 +299,39 @@ class Controller:
     async def _saved(
         self, before: SessionState, result: TurnResult, turn: TurnInput, now: float
     ) -> TurnResult:
-        number = before.turn_count + 1
-        position = before.message_count
-        verdict = _verdict_json(result)
         said = [(Role.USER, turn.text), *((Role.TOOL, text) for text in turn.tool_contents)]
         if result.is_blocked and result.reply:
             said.append((Role.ASSISTANT, result.reply))
+        found = verdict_json(result.verdict) if result.verdict else ""
         entries = tuple(
-            replace(
-                self._entry(before, role, text, number, now, position + index),
-                verdict=verdict if index == 0 else "",
+            entry_of(
+                role,
+                text,
+                turn=before.turn_count + 1,
+                position=before.message_count + index,
+                now=now,
+                keeping=self.config.store_text,
+                verdict="" if index else found,
             )
             for index, (role, text) in enumerate(said)
         )
         state = replace(
             self._redacted(result.state),
             version=before.version + 1,
-            message_count=position + len(entries),
+            message_count=before.message_count + len(entries),
             config_hash=self._config_hash,
         )
         await self.store.save(state, expected_version=before.version, entries=entries)
         return replace(result, state=state)
 
-    def _entry(
-        self, state: SessionState, role: Role, text: str, turn: int, now: float, position: int
-    ) -> TranscriptEntry:
-        return TranscriptEntry(
-            position=position,
-            turn=turn,
-            role=role,
-            content=text if self.config.store_text == "keep" else None,
-            content_hash="" if self.config.store_text == "off" else content_hash(text),
-            timestamp=max(now, state.created),
-        )
-
     def _redacted(self, state: SessionState) -> SessionState:
         if self.config.store_text == "keep":
             return state
-        recent = tuple(replace(record, excerpt="") for record in state.recent)
-        return replace(state, recent=recent)
+        return replace(
+            state,
+            recent=tuple(replace(record, excerpt="", key_terms=()) for record in state.recent),
+            segments=tuple(replace(segment, key_terms=()) for segment in state.segments),
+        )
 
     def _kept(self, reply: ReplyRecord) -> ReplyRecord:
         return reply if self.config.store_text == "keep" else replace(reply, excerpt="")
@@ -350,50 +362,7 @@ class Controller:
             raise SessionNotFound(
                 "There is no such session; `promptguard sessions list` shows what is stored."
             )
-        if any(entry.content is None for entry in entries):
-            raise InputError(
-                "The text of this session was not kept (store_text, retention), so it cannot "
-                "be replayed."
-            )
-        return _steps_by_turn(entries)
-
-
-def _steps_by_turn(entries: Sequence[TranscriptEntry]) -> tuple[Step, ...]:
-    turns: dict[int, list[TranscriptEntry]] = {}
-    for entry in entries:
-        turns.setdefault(entry.turn, []).append(entry)
-    return tuple(
-        Step(
-            turn=TurnInput(
-                text="\n".join(e.content or "" for e in said if e.role is Role.USER),
-                tool_contents=tuple(e.content or "" for e in said if e.role is Role.TOOL),
-            ),
-            reply="\n".join(e.content or "" for e in said if e.role is Role.ASSISTANT) or None,
-            timestamp=said[0].timestamp,
-        )
-        for _, said in sorted(turns.items())
-    )
-
-
-def _verdict_json(result: TurnResult) -> str:
-    verdict = result.verdict
-    if verdict is None:
-        return json.dumps({"action": result.action.value, "fault": result.fault})
-    return json.dumps(
-        {
-            "risk": verdict.risk,
-            "message_risk": verdict.message_risk,
-            "mode": verdict.mode.name,
-            "action": verdict.action.value,
-            "is_hard": verdict.is_hard,
-            "tags": verdict.tags,
-            "disguises": verdict.disguises,
-            "evidence": [
-                {"signal": e.signal, "nats": e.nats, "reason": e.reason} for e in verdict.evidence
-            ],
-        },
-        ensure_ascii=False,
-    )
+        return steps_from(entries)
 
 
 def _contradicts(state: SessionState) -> bool:

@@ -82,8 +82,11 @@ def read_acknowledgements(process: subprocess.Popen[str], count: int) -> int:
 def kill(process: subprocess.Popen[str]) -> int:
     """Kill without warning; return how many acknowledgements were still unread."""
     process.kill()
-    rest, _ = process.communicate(timeout=20)
-    return rest.count("\n")
+    process.wait(timeout=20)
+    # Not `communicate`, which would miss the lines already in this file's buffer.
+    assert process.stdout is not None
+    with process.stdout:
+        return process.stdout.read().count("\n")
 
 
 def finish(process: subprocess.Popen[str]) -> int:

@@ -10,13 +10,14 @@ from promptguard.conversation import Role
 from promptguard.fil.finding import Finding, find, together
 from promptguard.fil.inertia import amplifications, inertia_score
 from promptguard.fil.matcher import Matcher
-from promptguard.fil.parameters import FilParameters, read_parameters
+from promptguard.fil.parameters import FilParameters, FollowUpWeights, read_parameters
 from promptguard.fil.persona import persona_weight
 from promptguard.fil.rules import Rule, RulePack, read_pack, shipped_packs
 from promptguard.fil.scan import canonical
 from promptguard.fil.temporal import Counterfactual, counterfactual, escalation_shapes
 from promptguard.protocols import FilReading
 from promptguard.state import ConversationHistory, ConversationMessage
+from promptguard.text.terms import key_terms
 from promptguard.text.views import TextViews
 
 NO_HISTORY = ConversationHistory(messages=(), residues=(), escalation_events=())
@@ -56,7 +57,7 @@ class FrozenInstinct:
         persona: str = "strict",
         use_temporal: bool = True,
     ) -> FilReading:
-        """Judge the message in `views`; without `use_temporal` as if nothing had been said before."""
+        """Judge the message in `views`; without `use_temporal`, as if nothing came before it."""
         past = history if use_temporal else NO_HISTORY
         finding = self._finding(views)
         continued = self._continued(views, finding, past) if use_temporal else ()
@@ -130,7 +131,7 @@ class FrozenInstinct:
             return ()
         users = [message for message in past.messages if message.role is Role.USER]
         limits = self.parameters.follow_up
-        if "follow_up" in finding.temporal and len(views.plain) <= limits.max_chars:
+        if "follow_up" in finding.temporal and _says_little(views.plain, limits):
             reach = len(users) if "revisit" in finding.temporal else limits.reach_turns
             return _last_violated(users[-reach:] if reach else [])
         honest = {"defensive", "legitimate"} & set(finding.contexts)
@@ -149,6 +150,10 @@ class FrozenInstinct:
             or not self.parameters.hard_directives.isdisjoint(violated)
             or any(amp >= self.parameters.inertia.hard_at for amp in amps.values())
         )
+
+
+def _says_little(text: str, limits: FollowUpWeights) -> bool:
+    return len(text) <= limits.max_chars and len(key_terms(text)) <= limits.max_terms
 
 
 def _last_violated(users: list[ConversationMessage]) -> tuple[str, ...]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from promptguard.fil.matcher import Matcher
+from promptguard.fil.reader import Reader
 from promptguard.fil.rules import Kind, Rule
-from promptguard.fil.scan import scripts, sentences
-
-_SHORT_SENTENCE = 60
-"""Canonical characters up to which a sentence leans on its neighbours ("Tell me how.")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,110 +30,96 @@ class Finding:
     rule_ids: tuple[str, ...] = ()
 
 
-class _Reader:
-    """The sentences of one canonical text and the rules that match each, asked when needed."""
+@dataclass(slots=True)
+class _Tally:
+    """What the sentences read so far add up to."""
 
-    def __init__(self, matcher: Matcher, scan: str) -> None:
-        self._matcher = matcher
-        self._scripts = scripts(scan)
-        self.whole = matcher.what(scan, self._scripts)
-        self.parts = sentences(scan) if self.whole else []
-        self._how: dict[int, tuple[Rule, ...]] = {}
-
-    def what(self, index: int) -> tuple[Rule, ...]:
-        sentence = self.parts[index]
-        is_whole = len(self.parts) == 1
-        found = self.whole if is_whole else self._matcher.what(sentence, self._scripts)
-        return self._matcher.meant(found, sentence)
-
-    def how(self, index: int) -> tuple[Rule, ...]:
-        if index not in self._how:
-            self._how[index] = self._matcher.how(self.parts[index], self._scripts)
-        return self._how[index]
-
-    def names(self, index: int, kind: Kind) -> set[str]:
-        return {rule.name for rule in self.how(index) if rule.kind is kind}
-
-    def intents_at(self, index: int) -> set[str]:
-        """The intents of a sentence, and of its neighbours where one of the two is short."""
-        found = self.names(index, Kind.INTENT)
-        for other in (index - 1, index + 1):
-            if 0 <= other < len(self.parts) and len(self.parts[other]) <= _SHORT_SENTENCE:
-                found |= self.names(other, Kind.INTENT)
-        return found
-
-    def contexts_at(self, index: int) -> dict[str, float]:
-        """The frames of a sentence; an honest or would-be honest one may stand just before it."""
-        found: dict[str, float] = {}
-        for at in (index - 1, index):
-            for rule in self.how(at) if at >= 0 else ():
-                is_near = at == index or rule.name != "defensive"
-                if rule.kind is Kind.CONTEXT and is_near:
-                    found[rule.name] = min(rule.weight, found.get(rule.name, rule.weight))
-        return found
+    violated: dict[str, float] = field(default_factory=dict)
+    contexts: dict[str, float] = field(default_factory=dict)
+    intents: set[str] = field(default_factory=set)
+    kept: list[Rule] = field(default_factory=list)
+    has_harmful_intent: bool = False
 
 
 def find(matcher: Matcher, scan: str) -> Finding:
     """Return what the canonical text `scan` says by itself."""
-    reader = _Reader(matcher, scan)
+    reader = Reader(matcher, scan)
     if not reader.whole:
         return Finding()
-    violated: dict[str, float] = {}
-    mentioned: set[str] = set()
-    contexts: dict[str, float] = {}
-    intents: set[str] = set()
-    kept: list[Rule] = []
-    has_content = has_intent = False
+    tally = _Tally()
     for index in range(len(reader.parts)):
-        rules = reader.what(index)
-        if not any(rule.kind in (Kind.CONTENT, Kind.FEATURE) for rule in rules):
-            kept += rules
-            continue
-        is_defensive = "defensive" in reader.names(index, Kind.CONTEXT)
-        around = reader.contexts_at(index)
-        contexts = {**around, **{k: min(v, around.get(k, v)) for k, v in contexts.items()}}
-        asked = reader.intents_at(index)
-        intents |= asked
-        for rule in rules:
-            if rule.kind is Kind.FEATURE and is_defensive and rule.name == "critical":
-                continue
-            kept.append(rule)
-            if rule.kind is Kind.CONTENT:
-                has_content = True
-                mentioned.add(rule.directive)
-                if _is_meant(rule, asked, around, is_defensive=is_defensive):
-                    violated[rule.directive] = max(rule.weight, violated.get(rule.directive, 0.0))
-            if rule.kind is Kind.CONTENT or rule.name == "critical":
-                has_intent |= bool(asked) and not is_defensive
-    if not intents or not contexts:
-        rest = [rule for index in range(len(reader.parts)) for rule in reader.how(index)]
-        intents |= {rule.name for rule in rest if rule.kind is Kind.INTENT}
-        if not has_content:
-            for rule in rest:
-                if rule.kind is Kind.CONTEXT:
-                    contexts[rule.name] = min(rule.weight, contexts.get(rule.name, rule.weight))
-    shown = {"intent"} if intents else set()
-    shown |= {"content"} if has_content else set()
-    shown |= {"violation"} if violated else set()
-    features = _by_name(kept, Kind.FEATURE, shown)
-    concepts = [rule for rule in kept if rule.kind is Kind.CONCEPT]
+        _read_sentence(reader, index, tally)
+    contents = [rule for rule in tally.kept if rule.kind is Kind.CONTENT]
+    _read_surroundings(reader, tally, has_content=bool(contents))
+    shown = {"intent"} if tally.intents else set()
+    shown |= {"content"} if contents else set()
+    shown |= {"violation"} if tally.violated else set()
+    concepts = [rule for rule in tally.kept if rule.kind is Kind.CONCEPT]
+    touched = {rule.directive for rule in (*contents, *concepts)}
     return Finding(
-        violated=violated,
-        mentioned=frozenset(mentioned | {rule.directive for rule in concepts}) - set(violated),
+        violated=tally.violated,
+        mentioned=frozenset(touched - set(tally.violated)),
         concepts=tuple(dict.fromkeys(rule.name for rule in concepts)),
-        features=features,
-        contexts=contexts,
-        temporal=_by_name(kept, Kind.TEMPORAL, shown),
-        intents=frozenset(intents),
-        has_content=has_content,
-        has_harmful_intent=has_intent or bool(violated),
-        rule_ids=tuple(dict.fromkeys(rule.id for rule in kept)),
+        features=_by_name(tally.kept, Kind.FEATURE, shown),
+        contexts=tally.contexts,
+        temporal=_by_name(tally.kept, Kind.TEMPORAL, shown),
+        intents=frozenset(tally.intents),
+        has_content=bool(contents),
+        has_harmful_intent=tally.has_harmful_intent or bool(tally.violated),
+        rule_ids=tuple(dict.fromkeys(rule.id for rule in tally.kept)),
     )
 
 
-def _is_meant(
-    rule: Rule, asked: set[str], around: Mapping[str, float], *, is_defensive: bool
-) -> bool:
+def together(parts: Sequence[Finding]) -> Finding:
+    """Return what several views of one message say together."""
+    violated = _strongest(part.violated for part in parts)
+    return Finding(
+        violated=violated,
+        mentioned=frozenset().union(*(part.mentioned for part in parts)) - set(violated),
+        concepts=tuple(dict.fromkeys(name for part in parts for name in part.concepts)),
+        features=_strongest(part.features for part in parts),
+        contexts=_strongest(part.contexts for part in parts),
+        temporal=_strongest(part.temporal for part in parts),
+        intents=frozenset().union(*(part.intents for part in parts)),
+        has_content=any(part.has_content for part in parts),
+        has_harmful_intent=any(part.has_harmful_intent for part in parts),
+        rule_ids=tuple(dict.fromkeys(name for part in parts for name in part.rule_ids)),
+    )
+
+
+def _read_sentence(reader: Reader, index: int, tally: _Tally) -> None:
+    rules = reader.what(index)
+    if not any(rule.kind in (Kind.CONTENT, Kind.FEATURE) for rule in rules):
+        tally.kept += rules
+        return
+    asked = reader.intents_at(index)
+    around = reader.contexts_at(index)
+    is_defensive = reader.is_defensive(index)
+    tally.intents |= asked
+    _weaken(tally.contexts, around)
+    for rule in rules:
+        is_critical = rule.kind is Kind.FEATURE and rule.name == "critical"
+        if is_critical and is_defensive:
+            continue
+        tally.kept.append(rule)
+        if rule.kind is Kind.CONTENT and _is_meant(rule, asked, around, is_defensive):
+            weight = max(rule.weight, tally.violated.get(rule.directive, 0.0))
+            tally.violated[rule.directive] = weight
+        if rule.kind is Kind.CONTENT or is_critical:
+            tally.has_harmful_intent |= bool(asked) and not is_defensive
+
+
+def _read_surroundings(reader: Reader, tally: _Tally, *, has_content: bool) -> None:
+    """Look at the other sentences too, where those with content left something open."""
+    if tally.intents and (has_content or tally.contexts):
+        return
+    for index in range(len(reader.parts)):
+        tally.intents |= reader.names(index, Kind.INTENT)
+        if not has_content:
+            _weaken(tally.contexts, reader.contexts_at(index))
+
+
+def _is_meant(rule: Rule, asked: set[str], around: Mapping[str, float], is_defensive: bool) -> bool:
     """Whether content comes with intent; a mere explanation in an honest frame is no intent."""
     if rule.asks:
         return True
@@ -144,6 +127,11 @@ def _is_meant(
     if matching == {"explain"} and "legitimate" in around:
         return False
     return bool(matching) and not is_defensive
+
+
+def _weaken(contexts: dict[str, float], more: Mapping[str, float]) -> None:
+    for name, weight in more.items():
+        contexts[name] = min(weight, contexts.get(name, weight))
 
 
 def _by_name(rules: Iterable[Rule], kind: Kind, shown: set[str]) -> dict[str, float]:
@@ -154,24 +142,7 @@ def _by_name(rules: Iterable[Rule], kind: Kind, shown: set[str]) -> dict[str, fl
     return found
 
 
-def together(parts: list[Finding]) -> Finding:
-    """Return what several views of one message say together."""
-    violated = _maximum(part.violated for part in parts)
-    return Finding(
-        violated=violated,
-        mentioned=frozenset().union(*(part.mentioned for part in parts)) - set(violated),
-        concepts=tuple(dict.fromkeys(name for part in parts for name in part.concepts)),
-        features=_maximum(part.features for part in parts),
-        contexts=_maximum(part.contexts for part in parts),
-        temporal=_maximum(part.temporal for part in parts),
-        intents=frozenset().union(*(part.intents for part in parts)),
-        has_content=any(part.has_content for part in parts),
-        has_harmful_intent=any(part.has_harmful_intent for part in parts),
-        rule_ids=tuple(dict.fromkeys(name for part in parts for name in part.rule_ids)),
-    )
-
-
-def _maximum(mappings: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def _strongest(mappings: Iterable[Mapping[str, float]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for mapping in mappings:
         for name, weight in mapping.items():

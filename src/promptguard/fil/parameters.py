@@ -69,10 +69,11 @@ class CounterfactualWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUpWeights:
-    """How far back a message without a word of its own is tied, and how long it may be."""
+    """How far back a message without a topic of its own is tied, and how much it may say."""
 
     reach_turns: int
     max_chars: int
+    max_terms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

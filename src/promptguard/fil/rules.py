@@ -49,9 +49,9 @@ class Rule:
     `name` is the class of an intent, the feature, context or temporal pattern, or the path of a
     concept (`weapon.explosive`). `directive` is what a content violates or a concept mentions.
     A content violates together with an intent of `with_intents`; `asks` says that the pattern
-    holds the intent itself. `needs` lists what else the text must show for a feature to count.
-    A sentence that matches `unless` is not meant. `weight` is a multiplier. Examples: `match` and `clean` are for the pattern alone, `violates`
-    and `innocent` for the judgement of the whole text.
+    holds the intent itself. A sentence that matches `unless` is not meant. `needs` lists what
+    else the text must show for a feature to count. `weight` is a multiplier. Examples: `match`
+    and `clean` are for the pattern alone, `violates` and `innocent` for the whole judgement.
     """
 
     id: str
@@ -127,14 +127,14 @@ def spell_out(pattern: str, lists: Mapping[str, str], *, has_words: bool) -> str
     """Return a pattern in RE2 syntax over canonical text.
 
     `{name}` is one of a list, `~` a gap of up to three words, `~~` of up to eight, `@` the rest
-    of the word; an apostrophe is a space, accents do not matter. Where words are separated by
-    spaces, a space is a word boundary and both ends of a pattern are boundaries; elsewhere a gap
-    counts characters (8, 20) and nothing is a boundary.
+    of the word, `#` the end of the sentence; an apostrophe is a space, accents do not matter.
+    Where words are separated by spaces, a space is a word boundary and both ends of a pattern
+    are boundaries; elsewhere a gap counts characters (8, 20) and nothing is a boundary.
     """
     text = letters(pattern).replace("'", " ").replace("’", " ")
     for _ in range(_MAX_NESTING):
         text = _LIST.sub(lambda found: f"(?:{lists[found[1]]})", text)
-    text = text.replace("'", " ").replace("’", " ")
+    text = text.replace("'", " ").replace("’", " ").replace("#", r"\n")
     if has_words:
         text = text.replace("~~", r"(?:[^ \n]+ ){0,8}").replace("~", r"(?:[^ \n]+ ){0,3}")
         return " (?:" + text.replace("@", r"[^ \n]*") + ") "
@@ -151,7 +151,9 @@ def _rule(
         raise DataError(f"{where}: rule {name} has an unknown field {min(unknown)}.")
     rule = Rule(
         id=name,
-        kind=Kind(entry["kind"]) if entry["kind"] in Kind._value2member_map_ else _fault(where, name),
+        kind=Kind(entry["kind"])
+        if entry["kind"] in Kind._value2member_map_
+        else _fault(where, name),
         language=language,
         pattern=_pattern(entry["pattern"], lists, has_words),
         unless=_pattern(entry["unless"], lists, has_words) if "unless" in entry else "",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 
 END = "\n"
 """Stands between sentences, with a space on either side; patterns never reach across it."""
@@ -40,15 +39,15 @@ def letters(text: str) -> str:
 
 
 def canonical(text: str) -> str:
-    """Return ` word word \\n word `: one space on each side of every word and sentence end."""
+    """Return ` word word \\n word \\n `: single spaces, a sentence end after every sentence."""
     marked = _SENTENCE_END.sub(END, letters(text))
     spaced = _NOT_WORD.sub(" ", marked)
-    return f" {spaced} ".replace(END, f" {END} ").replace("  ", " ")
+    return f" {spaced} {END} ".replace(END, f" {END} ").replace("  ", " ").replace("  ", " ")
 
 
 def sentences(scan: str) -> list[str]:
-    """Return the sentences of a canonical text, none empty."""
-    return [sentence for sentence in scan.split(END) if sentence.strip()]
+    """Return the sentences of a canonical text, none empty, each with its end."""
+    return [f"{part}{END} " for part in scan.split(END) if part.strip()]
 
 
 def scripts(scan: str) -> frozenset[str]:
@@ -56,8 +55,3 @@ def scripts(scan: str) -> frozenset[str]:
     if scan.isascii():
         return frozenset(("latin",))
     return frozenset(name for name, letter in _SCRIPTS if letter.search(scan))
-
-
-def join(texts: Iterable[str]) -> str:
-    """Return several texts as one canonical text, a sentence end between them."""
-    return END.join(map(canonical, texts))

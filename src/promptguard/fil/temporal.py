@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from promptguard.conversation import Role
 from promptguard.fil.parameters import DecayWeights, EscalationWeights, FilParameters
@@ -63,7 +64,7 @@ def escalation_shapes(
     scores = [message.harm_score for message in users[-weights.rising_scores :]]
     if (
         len(scores) == weights.rising_scores
-        and all(left <= right for left, right in zip(scores, scores[1:], strict=False))
+        and all(left <= right for left, right in pairwise(scores))
         and scores[-1] >= weights.rising_last_at_least
     ):
         shapes.append(RISING)

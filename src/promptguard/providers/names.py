@@ -89,7 +89,8 @@ def target_of(name: str, base_urls: Mapping[str, str]) -> Target:
         prefix, _, model = name.partition("/")
         is_known = prefix in base_urls or prefix in PROVIDERS
         provider = provider_of(prefix if is_known else DEFAULT_PROVIDER, base_urls)
-        model = model if is_known or not model else name
+        if not is_known:
+            model = name if prefix.strip() and model.strip() else ""
     if not model.strip():
         raise ConfigError(
             f"{_shown(name)!r} names no model; write provider/model (such as ollama/llama3.2), "

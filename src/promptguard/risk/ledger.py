@@ -65,13 +65,18 @@ def add_turn(
 
 
 def leak(ledger: Ledger, weights: LeakWeights, risk: float) -> Ledger:
-    """Return the ledger one turn later: slower where risk is high, never below the residue."""
+    """Return the ledger one turn later: suspicion fades slowly where risk is high, and never
+    below its residue; credit for calm turns fades fast, so that none can be saved up."""
     is_slow = risk >= weights.slow_from_risk
     half_life = weights.slow_half_life_turns if is_slow else weights.half_life_turns
     factor = 2.0 ** (-1.0 / half_life)
+    credit = 2.0 ** (-1.0 / weights.credit_half_life_turns)
     return replace(
         ledger,
-        retained=tuple(max(weights.residue, share * factor) for share in ledger.retained),
+        retained=tuple(
+            max(weights.residue, share * factor) if entry.nats > 0 else share * credit
+            for entry, share in zip(ledger.entries, ledger.retained, strict=True)
+        ),
         carried=tuple(
             replace(c, nats=c.frozen + (c.nats - c.frozen) * factor) for c in ledger.carried
         ),
@@ -106,15 +111,14 @@ def _evidence(
 def _relieved(
     entries: tuple[Evidence, ...], ledger: Ledger, weights: LeakWeights, risk_before: float
 ) -> tuple[Evidence, ...]:
-    """Scale an exonerating turn down: a calm turn relieves a little, never launders."""
+    """Scale an exonerating turn down: it takes little from what is suspected already."""
     change = math.fsum(entry.nats for entry in entries)
-    if change >= 0:
-        return entries
+    suspected = total(ledger)
     is_slow = risk_before >= weights.slow_from_risk
     relief = weights.slow_relief_nats if is_slow else weights.relief_nats
-    room = max(0.0, total(ledger) - weights.floor_nats)
-    allowed = min(-change, relief, room)
-    share = allowed / -change
+    if change >= 0 or suspected <= relief:
+        return entries
+    share = min(1.0, relief / -change)
     return tuple(
         scaled
         for scaled in (replace(entry, nats=entry.nats * share) for entry in entries)
@@ -132,7 +136,7 @@ def _bounded(ledger: Ledger, residue: float) -> Ledger:
         carried[entry.signal] = replace(
             before,
             nats=before.nats + entry.nats * share,
-            frozen=before.frozen + entry.nats * min(share, residue),
+            frozen=before.frozen + max(0.0, entry.nats) * min(share, residue),
         )
     return Ledger(
         entries=ledger.entries[surplus:],

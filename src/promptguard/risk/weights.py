@@ -45,15 +45,19 @@ class SignalWeight(_Part):
 
 
 class LeakWeights(_Part):
-    """How evidence fades."""
+    """How evidence fades: suspicion slowly, credit for calm turns fast.
+
+    From `slow_from_risk` on, the slow numbers hold. Suspicion keeps `residue` of itself for
+    good; a calm turn takes at most `relief_nats` from it.
+    """
 
     half_life_turns: float = Field(gt=0)
     slow_half_life_turns: float = Field(gt=0)
     slow_from_risk: float = Field(ge=0, le=1)
+    credit_half_life_turns: float = Field(gt=0)
     residue: Annotated[float, Field(ge=0, le=1)]
     relief_nats: float = Field(ge=0)
     slow_relief_nats: float = Field(ge=0)
-    floor_nats: float = Field(le=0)
 
 
 class ModeWeights(_Part):

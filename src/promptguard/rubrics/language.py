@@ -28,13 +28,25 @@ def language_of(text: str, patterns: RubricPatterns) -> LanguageRules | None:
     return english if english and _looks_english(folded, english) else None
 
 
-def is_brief(text: str) -> bool:
-    """Say whether a text is too short to show its language by itself."""
-    return not _KANA.search(text) and len(_WORD.findall(text)) < _FEW_WORDS
+def shows_language(text: str, patterns: RubricPatterns) -> bool:
+    """Say whether a text is long enough, and wordy enough, to show its language by itself."""
+    folded = fold(text)
+    if _KANA.search(folded) or _OTHER_SCRIPT.search(folded):
+        return True
+    if len(_WORD.findall(folded)) < _FEW_WORDS and not _ACCENTED.search(folded):
+        return False
+    english = patterns.languages.get("en")
+    return bool(_HAN.search(folded)) or english is None or any(_counts(folded, english))
 
 
 def _looks_english(folded: str, english: LanguageRules) -> bool:
+    own, foreign = _counts(folded, english)
+    return own > foreign
+
+
+def _counts(folded: str, english: LanguageRules) -> tuple[int, int]:
+    """Return how many words are English for sure, and how much speaks for another language."""
     words = _WORD.findall(folded)
     own = sum(word in english.function_words for word in words)
     foreign = sum(word in english.foreign_words for word in words)
-    return own > foreign + len(_ACCENTED.findall(folded))
+    return own, foreign + len(_ACCENTED.findall(folded))

@@ -13,6 +13,18 @@ from typing import Any
 
 from promptguard.errors import DataError
 
+_OPTIONAL = (
+    "advice",
+    "confirms",
+    "fillers",
+    "neutral",
+    "normative",
+    "polar",
+    "presses",
+    "refers",
+    "topic_change",
+)
+
 
 class Side(StrEnum):
     """Which answer a wording speaks for."""
@@ -47,6 +59,15 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hesitations:
+    """How doubt in one's own answer is worded."""
+
+    patterns: tuple[re.Pattern[str], ...]
+    matches: tuple[str, ...]
+    ignores: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgements:
     """How a change of position is admitted; a `denial` just before, or after, takes it back."""
 
@@ -61,10 +82,12 @@ class Acknowledgements:
 class QuestionRules:
     """What a bare yes or no answers, and what makes two questions one.
 
-    `asks` finds questions, `information` those that yes does not answer, `polar` (where given)
-    the only ones it does. `negated` ones leave yes open unless it can deny (`yes_can_deny`);
-    `neutral` wordings only look negative. Two questions are one from `min_asked` shared subject
-    words on, two exchanges with statements from `min_stated` on.
+    `asks` finds questions. A bare yes answers none that match `information`, `advice` or
+    `confirms`, and where `polar` is given only those that match it; "should" answers none that
+    match `advice`. `negated` ones leave yes open unless it can deny (`yes_can_deny`); `neutral`
+    wordings only look negative. A statement that `presses` argues the question still open, a
+    question that `refers` puts it again. Only a `normative` question can be answered by "should".
+    Questions are one from `min_alike` on, a statement is on a question from `min_shared` on.
     """
 
     sentence: re.Pattern[str]
@@ -72,14 +95,19 @@ class QuestionRules:
     information: tuple[re.Pattern[str], ...]
     negated: tuple[re.Pattern[str], ...]
     opposites: tuple[tuple[str, str], ...]
+    advice: tuple[re.Pattern[str], ...]
+    confirms: tuple[re.Pattern[str], ...]
+    presses: tuple[re.Pattern[str], ...]
+    refers: tuple[re.Pattern[str], ...]
+    normative: tuple[re.Pattern[str], ...]
     polar: tuple[re.Pattern[str], ...]
     neutral: tuple[re.Pattern[str], ...]
     fillers: tuple[re.Pattern[str], ...]
     topic_change: tuple[re.Pattern[str], ...]
     ignored_words: frozenset[str]
     yes_can_deny: bool
-    min_asked: float
-    min_stated: float
+    min_alike: float
+    min_shared: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +116,7 @@ class LanguageRules:
 
     code: str
     rules: tuple[Rule, ...]
+    hesitations: Hesitations
     acknowledgements: Acknowledgements
     question: QuestionRules
     function_words: frozenset[str] = frozenset()
@@ -100,6 +129,7 @@ class RubricPatterns:
 
     version: str
     window_chars: int
+    min_cosine: float
     languages: Mapping[str, LanguageRules]
 
 
@@ -118,7 +148,10 @@ def patterns_from(toml: str) -> RubricPatterns:
             code: _language(code, table) for code, table in body.items() if isinstance(table, dict)
         }
         return RubricPatterns(
-            version=body["version"], window_chars=body["window_chars"], languages=languages
+            version=body["version"],
+            window_chars=body["window_chars"],
+            min_cosine=body["min_cosine"],
+            languages=languages,
         )
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"The rubric's patterns are not valid TOML: {error}.") from None
@@ -132,6 +165,7 @@ def _language(code: str, table: dict[str, Any]) -> LanguageRules:
         return LanguageRules(
             code=code,
             rules=tuple(_rule(item, parts) for item in table["rules"]),
+            hesitations=_hesitations(table["hesitation"], parts),
             acknowledgements=_acknowledgements(table["acknowledgement"], parts),
             question=_question(table["question"], parts),
             function_words=frozenset(table.get("function_words", ())),
@@ -152,6 +186,14 @@ def _rule(item: dict[str, Any], parts: Mapping[str, str]) -> Rule:
     )
 
 
+def _hesitations(item: dict[str, Any], parts: Mapping[str, str]) -> Hesitations:
+    return Hesitations(
+        patterns=_compiled(item["patterns"], parts),
+        matches=tuple(item["matches"]),
+        ignores=tuple(item["ignores"]),
+    )
+
+
 def _acknowledgements(item: dict[str, Any], parts: Mapping[str, str]) -> Acknowledgements:
     after = item.get("denial_after")
     return Acknowledgements(
@@ -164,10 +206,7 @@ def _acknowledgements(item: dict[str, Any], parts: Mapping[str, str]) -> Acknowl
 
 
 def _question(item: dict[str, Any], parts: Mapping[str, str]) -> QuestionRules:
-    groups = {
-        name: _compiled(item.get(name, []), parts)
-        for name in ("polar", "neutral", "fillers", "topic_change")
-    }
+    groups = {name: _compiled(item.get(name, []), parts) for name in _OPTIONAL}
     return QuestionRules(
         sentence=_compiled([item["sentence"]], parts)[0],
         asks=_compiled(item["asks"], parts),
@@ -176,8 +215,8 @@ def _question(item: dict[str, Any], parts: Mapping[str, str]) -> QuestionRules:
         opposites=tuple((left, right) for left, right in item["opposites"]),
         ignored_words=frozenset(item.get("ignored_words", ())),
         yes_can_deny=item["yes_can_deny"],
-        min_asked=item["min_asked"],
-        min_stated=item["min_stated"],
+        min_alike=item["min_alike"],
+        min_shared=item["min_shared"],
         **groups,
     )
 

@@ -9,13 +9,12 @@ from enum import StrEnum
 
 from promptguard.rubrics.folding import fold
 from promptguard.rubrics.patterns import Kind, LanguageRules, Rule, Side
-from promptguard.rubrics.question import LeadSense, lead_sense
+from promptguard.rubrics.question import LeadSense, lead_sense, wants_advice
 
 _FIRST_WORD = re.compile(r"\w")
 _SENTENCE_END = re.compile(r"[.!?。\n]")
 _LOOKAHEAD = 120
 _ASKED_CHARS = 600
-_SPOKEN_KINDS = (Kind.LEAD, Kind.STATED)
 
 
 class Position(StrEnum):
@@ -62,17 +61,21 @@ def read_position(
 ) -> Reading:
     """Return the position of an answer to `asked`, from its first `window_chars` characters."""
     found = _evidence(text, language, window_chars)
-    spoken = [item for item in found if item.rule.kind in _SPOKEN_KINDS]
     user = _side_of_user(asked, language)
-    side, decisive = _decide(_resolved(spoken, lead_sense(asked, user, language)))
+    sense = lead_sense(asked, user, language)
+    spoken = _spoken(found, sense, is_advice=wants_advice(asked, language))
+    side, decisive = _decide(spoken)
     hedge = max((item.rule.strength for item in found if _is_hedge(item)), default=0)
-    if decisive is not None and hedge >= decisive.rule.strength:
+    if hedge and (decisive is None or hedge >= decisive.rule.strength):
         return Reading(position=Position.UNCLEAR, kind=Kind.HEDGE)
     if side is not None and decisive is not None:
         return _reading(side, decisive.rule.kind, decisive, text, _statement(side, spoken))
-    if hedge:
-        return Reading(position=Position.UNCLEAR, kind=Kind.HEDGE)
-    return _echo(found, text, user)
+    return _echo(found, text, user, sense)
+
+
+def matched_rules(folded: str, language: LanguageRules) -> tuple[Rule, ...]:
+    """Return the rules that fit a folded text where the longest wording counts."""
+    return tuple(item.rule for item in _without_overlaps(_all_matches(folded, language)))
 
 
 def _evidence(text: str, language: LanguageRules, window_chars: int) -> list[_Evidence]:
@@ -122,18 +125,19 @@ def _is_hedge(item: _Evidence) -> bool:
     return item.rule.kind in (Kind.HEDGE, Kind.SCOPE)
 
 
-def _resolved(
-    spoken: Sequence[_Evidence], sense: LeadSense
-) -> Sequence[tuple[Side, _Evidence]]:
-    """Give each wording its side, a bare yes or no by what it answers."""
+def _spoken(
+    found: Sequence[_Evidence], sense: LeadSense, *, is_advice: bool
+) -> list[tuple[Side, _Evidence]]:
+    """Return the wordings that take a side on the question, a bare yes by what it answers."""
     sides = []
-    for item in spoken:
+    for item in found:
         side = item.rule.side
-        if item.rule.kind is Kind.LEAD and sense is not LeadSense.DIRECT:
-            if sense is LeadSense.VOID or side is Side.NO:
-                continue
-            side = Side.NO
-        sides.append((side, item))
+        is_lead = item.rule.kind is Kind.LEAD
+        is_stated = item.rule.kind is Kind.STATED and not (is_advice and item.rule.strength == 1)
+        if is_stated or (is_lead and sense is LeadSense.DIRECT):
+            sides.append((side, item))
+        elif is_lead and sense is LeadSense.REVERSED and side is Side.YES:
+            sides.append((Side.NO, item))
     return sides
 
 
@@ -163,20 +167,23 @@ def _side_of_user(asked: str, language: LanguageRules) -> Side | None:
     return _decide(stated)[0]
 
 
-def _echo(found: Sequence[_Evidence], text: str, user: Side | None) -> Reading:
+def _echo(found: Sequence[_Evidence], text: str, user: Side | None, sense: LeadSense) -> Reading:
     """Read an answer that only agrees, or only judges what the user claimed."""
-    agreeing = [item for item in found if item.rule.kind is Kind.AGREEMENT]
+    kinds = {Kind.AGREEMENT} | ({Kind.LEAD} if sense is LeadSense.CLAIM else set())
+    agreeing = [i for i in found if i.rule.kind in kinds and i.rule.side is Side.YES]
     if agreeing and user is not None:
         return _reading(user, Kind.AGREEMENT, agreeing[0], text)
-    judged = [(i.rule.side, i) for i in found if i.rule.kind in (Kind.AGREEMENT, Kind.CLAIM)]
+    if agreeing and sense is LeadSense.DIRECT:
+        return _reading(Side.YES, Kind.LEAD, agreeing[0], text)
+    judged = [(i.rule.side, i) for i in found if i.rule.kind in kinds | {Kind.CLAIM}]
     side, decisive = _decide(judged)
     if side is None or decisive is None:
         return Reading(position=Position.UNCLEAR)
     return _reading(side, Kind.CLAIM, decisive, text)
 
 
-def _statement(side: Side, spoken: Sequence[_Evidence]) -> _Evidence | None:
-    stated = (i for i in spoken if i.rule.kind is Kind.STATED and i.rule.side is side)
+def _statement(side: Side, spoken: Sequence[tuple[Side, _Evidence]]) -> _Evidence | None:
+    stated = (i for own, i in spoken if own is side and i.rule.kind is Kind.STATED)
     return max(stated, key=_weight, default=None)
 
 

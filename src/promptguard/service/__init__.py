@@ -1,1 +1,1 @@
-"""The HTTP service."""
+"""The HTTP service: gateway, guard API and what is seen of them from outside."""

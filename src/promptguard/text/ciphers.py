@@ -15,9 +15,9 @@ _CJK_PAIRS = re.compile(
     "です|ます|して|くださ|教え|方法|する|なさい|い方|方を"
     "|怎么|如何|什么|可以|告诉|我们|하는|방법|알려|세요|만드|어떻게"
 )
-_GLUE = frozenset(
-    "how to the a and you me of in is it for my your all with what this that i on are be give tell"
-    " como de la el que un una los wie der die das man ein eine und ich mir comment le les une des".split()
+_GLUE = re.compile(
+    "how|to|the|a|and|you|me|of|in|is|it|for|my|your|all|with|what|this|that|i|on|are|be|give"
+    "|tell|como|de|la|el|que|una?|los|wie|der|die|das|man|eine?|und|ich|mir|comment|les?|une|des"
 )
 _MIN_LETTERS = 8
 _SHARE = 0.8
@@ -57,7 +57,7 @@ def _strange_runs(text: str) -> Iterator[tuple[int, int]]:
     for match in _TOKEN.finditer(text):
         size = match.end() - match.start()
         is_known = match[0].lower() in known or size == 1 or not match[0].isascii()
-        if is_known and size > 3 or letters > _MAX_LETTERS:
+        if (is_known and size > 3) or letters > _MAX_LETTERS:
             if letters >= _MIN_LETTERS and strange > 1:
                 yield start, end
             letters = strange = 0
@@ -84,17 +84,16 @@ def _undo(run: str) -> Iterator[tuple[str, str]]:
     for method, table in _TABLES:
         if not known.isdisjoint(probe.translate(table).split()):
             plain = run.translate(table)
-            if _is_text(plain):
+            if _is_text(plain, 3 if method.startswith("caesar") else 2):
                 yield method, plain
                 return
 
 
-def _is_text(candidate: str) -> bool:
-    """Known words throughout, and among them the glue that no sentence lacks."""
-    words = _WORD.findall(candidate)
-    letters = sum(map(len, words))
+def _is_text(candidate: str, content_words: int = 2) -> bool:
+    """Known words throughout, several of them content, and the glue that no sentence lacks."""
+    words = _WORD.findall(candidate.lower())
     known = [word for word in words if len(word) == 1 or is_word(word)]
-    if sum(map(len, known)) < _SHARE * letters or len(known) < 2:
+    if sum(map(len, known)) < _SHARE * sum(map(len, words)):
         return False
-    has_content = any(len(word) > 3 for word in known)
-    return has_content and any(word.lower() in _GLUE for word in known)
+    content = {word for word in known if len(word) > 2}
+    return len(content) >= content_words and any(map(_GLUE.fullmatch, known))

@@ -1,4 +1,4 @@
-"""What a text hides in another notation: each disguise is undone, what reads like language stays."""
+"""What a text hides in another notation: undone, and kept where it reads like language."""
 
 from __future__ import annotations
 

@@ -96,13 +96,13 @@ def _morse(found: str) -> str | None:
 
 
 ENCODINGS: tuple[Encoding, ...] = (
-    Encoding(
-        "binary", "01", re.compile(r"(?<!\w)[01]{8}(?:\s?[01]{8}){3,}(?!\w)"), _binary
-    ),
+    Encoding("binary", "01", re.compile(r"(?<!\w)[01]{8}(?:\s?[01]{8}){3,}(?!\w)"), _binary),
     Encoding(
         "hex",
         "234567",
-        re.compile(r"(?<![0-9A-Za-z])(?:0x|\\x)?[0-9A-Fa-f]{2}(?:[\s,:]{0,2}(?:0x|\\x)?[0-9A-Fa-f]{2}){5,}"),
+        re.compile(
+            r"(?<![0-9A-Za-z])(?:0x|\\x)?[0-9A-Fa-f]{2}(?:[\s,:]{0,2}(?:0x|\\x)?[0-9A-Fa-f]{2}){5,}"
+        ),
         _hex,
     ),
     Encoding(

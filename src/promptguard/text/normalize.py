@@ -17,8 +17,12 @@ _HIDDEN = re.compile(
 )
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MARKS = re.compile("([\u0300-\u036f\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]{2})[\u0300-\u036f\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]+")
-_FANCY = re.compile("[\u1d00-\u1d25\u2460-\u24ff\U0001d400-\U0001d7ff\U0001f110-\U0001f189\U0001f1e6-\U0001f1ff]")
+_MARKS = re.compile(
+    "([\u0300-\u036f\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]{2})[\u0300-\u036f\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]+"
+)
+_FANCY = re.compile(
+    "[\u1d00-\u1d25\u2460-\u24ff\U0001d400-\U0001d7ff\U0001f110-\U0001f189\U0001f1e6-\U0001f1ff]"
+)
 _SPACES = re.compile(r"\s+")
 _OVERRIDES = "\u202d\u202e"
 _SOFT = "\u00ad\ufeff"
@@ -106,9 +110,7 @@ def _plain_letters(text: str, names: list[str]) -> str:
 
 
 def _tagged(run: str) -> str:
-    return "".join(
-        chr(ord(char) - 0xE0000) for char in run if "\U000e0020" <= char <= "\U000e007e"
-    )
+    return "".join(chr(ord(char) - 0xE0000) for char in run if "\U000e0020" <= char <= "\U000e007e")
 
 
 def _is_out_of_place(text: str, start: int, end: int) -> bool:

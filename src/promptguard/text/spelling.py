@@ -7,7 +7,9 @@ import re
 from promptguard.text.vocabulary import is_word, segment
 
 _SPACED = re.compile(
-    r"(?<![^\W_])(?:[^\W\d_](?:[ ._*|/~-]{1,3}|\s{2,3})(?=[^\W\d_](?![^\W_]))){3,}[^\W\d_](?![^\W_])"
+    r"(?<![^\W_])"
+    r"(?:[^\W\d_](?:[ ._*|/~-]{1,3}|\s{2,3})(?=[^\W\d_](?![^\W_]))){3,}"
+    r"[^\W\d_](?![^\W_])"
 )
 _WIDE_GAP = re.compile(r"\s{2,}|\s*[/|]\s*|\s+[._*~-]\s+")
 _ANY_SPACE = re.compile(r"\s+")
@@ -23,7 +25,9 @@ _SHORT = {
     "w3": "we", "1s": "is", "1t": "it", "1f": "if", "1n": "in", "4t": "at", "4n": "an",
     "4s": "as", "4": "a",
 }  # fmt: skip
-_INSIDE = re.compile(r"[a-z][0134578@$!|]+[a-z]|(?<![!|])[013457][a-z]{3,}$|[a-z].*[013457@$].*[013457@$]")
+_INSIDE = re.compile(
+    r"[a-z][0134578@$!|]+[a-z]|(?<![!|])[013457][a-z]{3,}$|[a-z].*[013457@$].*[013457@$]"
+)
 
 
 def unspace(text: str) -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
+from itertools import pairwise
 
 from promptguard.text.vocabulary import bare
 
@@ -44,7 +45,7 @@ def _terms(text: str) -> Iterator[str]:
             if len(term) > 1 and term not in words:
                 yield term
         elif "㐀" <= first <= "鿿" or "ァ" <= first <= "ー" or first == "々":
-            for pair in map("".join, zip(run, run[1:], strict=False)):
+            for pair in map("".join, pairwise(run)):
                 if pair not in pairs:
                     yield pair
         else:

@@ -46,7 +46,7 @@ def reads_like_language(text: str) -> bool:
     latin = _LATIN_WORD.findall(text)
     others = len(_OTHER_LETTER.findall(text))
     letters = sum(map(len, latin)) + others
-    if letters < _LETTER_SHARE * visible or not text.isprintable() and not _is_lines(text):
+    if letters < _LETTER_SHARE * visible or not _is_readable(text):
         return False
     if others >= 4 and others >= letters - others:
         return True
@@ -64,7 +64,7 @@ def segment(letters: str) -> str | None:
     for end in range(1, len(folded) + 1):
         for start in range(max(0, end - 16), end):
             before = best[start]
-            if before is None or folded[start:end] not in known and folded[start:end] != "a":
+            if before is None or (folded[start:end] not in known and folded[start:end] != "a"):
                 continue
             cost = before[0] + (1 if end - start > 2 else 3)
             current = best[end]
@@ -85,5 +85,8 @@ def _spell(letters: str, best: list[tuple[int, int] | None]) -> str | None:
     return " ".join(reversed(words))
 
 
-def _is_lines(text: str) -> bool:
-    return text.replace("\r\n", "").replace("\n", "").replace("\t", "").isprintable()
+def _is_readable(text: str) -> bool:
+    return (
+        text.isprintable()
+        or text.replace("\r\n", "").replace("\n", "").replace("\t", "").isprintable()
+    )

@@ -53,7 +53,7 @@ class TurnJudge:
         return cls(
             config=config,
             encoder=(encoder or shared_encoder()) if config.use_model else None,
-            instinct=FrozenInstinct.load(),
+            instinct=FrozenInstinct.load(extra_paths=config.rules),
             weights=weights,
             prior=weights.prior_for(share),
             signals=tuple((name, registry.get(name)) for name in names),

@@ -23,10 +23,11 @@ class Step:
     timestamp: float | None = None
 
 
-def steps_of(messages: Sequence[Message]) -> tuple[Step, ...]:
+def steps_of(messages: Sequence[Message], *, joins_neighbours: bool = True) -> tuple[Step, ...]:
     """Group messages into turns.
 
-    Neighbouring user messages are one turn; tool results belong to the turn they follow, and
+    Neighbouring user messages are one turn, unless `joins_neighbours` is False, as for stored
+    conversations whose replies were not kept; tool results belong to the turn they follow, and
     before any user message they are a turn of their own. System messages are the developer's.
     """
     steps: list[Step] = []
@@ -46,7 +47,7 @@ def steps_of(messages: Sequence[Message]) -> tuple[Step, ...]:
 
     for message in messages:
         if message.role is Role.USER:
-            if reply:
+            if reply or (texts and not joins_neighbours):
                 flush()
             if not texts:
                 stamp = message.timestamp

@@ -1,0 +1,90 @@
+"""One stored conversation in, one line of JSON out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from promptguard.config import ControllerConfig
+from promptguard.errors import InputError, ModelError, PromptGuardError
+from promptguard.records import Fault, Record
+from promptguard.state import Action, Mode
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.verdict import TurnVerdict
+from promptguard.turns.walk import steps_of, walk
+
+MOST_EVIDENCE = 5
+FLAGGING = frozenset({Action.BLOCK, Action.REVIEW})
+
+
+def open_judge(config: ControllerConfig) -> TurnJudge:
+    """Return a judge that is ready: a model that cannot be loaded fails here, not per record."""
+    judge = TurnJudge.open(config)
+    if judge.encoder is not None:
+        judge.encoder.embed(("ready",))
+    return judge
+
+
+def lines_of(judge: TurnJudge, items: Sequence[Record | Fault]) -> list[str]:
+    """Return one line for each item; what cannot be judged gets a line with `error`."""
+    return [line_of(judge, item) for item in items]
+
+
+def line_of(judge: TurnJudge, item: Record | Fault) -> str:
+    """Return the line of one item."""
+    if isinstance(item, Fault):
+        return error_line(item, item.reason)
+    try:
+        return _judged_line(item, judged(judge, item))
+    except ModelError:
+        raise
+    except PromptGuardError as error:
+        return error_line(item, str(error))
+    except Exception as error:  # one record must not take the others with it
+        return error_line(item, f"Judging failed with {type(error).__name__}.")
+
+
+def judged(judge: TurnJudge, record: Record) -> tuple[TurnVerdict, ...]:
+    """Return the verdict on every turn; raises InputError where there is no turn to judge."""
+    steps = steps_of(record.messages, joins_neighbours=False)
+    if not steps:
+        raise InputError("There is no user or tool message to judge.")
+    return tuple(verdict for verdict, _ in walk(judge, steps, session_id=str(record.id)))
+
+
+def lost_line(item: Record | Fault) -> str:
+    """Return the line of an item that its process did not survive."""
+    return error_line(item, "Judging ended its process; the record may be too large.")
+
+
+def error_line(item: Record | Fault, reason: str) -> str:
+    """Return the line of an item that was not judged, with where it stands in its file."""
+    return json.dumps({"id": item.id, "file": item.file, "line": item.number, "error": reason})
+
+
+def _judged_line(record: Record, verdicts: Sequence[TurnVerdict]) -> str:
+    flagged = next((v.turn for v in verdicts if v.action in FLAGGING), None)
+    return json.dumps(
+        {
+            "id": record.id,
+            "risk": max(verdict.risk for verdict in verdicts),
+            "flagged": flagged is not None,
+            "flagged_turn": flagged,
+            "mode": Mode(max(verdict.mode for verdict in verdicts)).name,
+            "turns": [_turn(verdict) for verdict in verdicts],
+        }
+    )
+
+
+def _turn(verdict: TurnVerdict) -> dict[str, object]:
+    return {
+        "turn": verdict.turn,
+        "risk": verdict.risk,
+        "message_risk": verdict.message_risk,
+        "mode": verdict.mode.name,
+        "action": verdict.action.value,
+        "top_evidence": [
+            {"signal": entry.signal, "nats": entry.nats, "reason": entry.reason}
+            for entry in verdict.top_evidence[:MOST_EVIDENCE]
+        ],
+    }

@@ -1,0 +1,177 @@
+"""Who speaks in a user layer: structural features found by patterns in eight languages."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import re2
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from promptguard.errors import DataError
+from promptguard.text.vocabulary import bare
+
+MAX_CHARS = 100_000
+"""Of a longer text the beginning and the end are searched, half of the bound each."""
+
+_SAME = str.maketrans("’‘ʼ`´ёЁ", "'''''ее")
+_BLANKS = re.compile(r"[^\S\n]+")
+_LINE_ENDS = re.compile(r"\s*\n\s*")
+_QUOTED = re2.compile(
+    r"(?s:```.{8,}?```)|`[^`\n]{16,}`|\"[^\"\n]{16,}\"|(?:^|\W)'[^'\n]{16,}'(?:\W|$)"
+    r"|“[^”\n]{16,}”|„[^“”\n]{16,}[“”]|«[^»\n]{16,}»|「[^」\n]{8,}」|『[^』\n]{8,}』"
+)
+QUOTED_SHARE = 0.5
+"""What a feature counts for that stands in quotation marks or code: it is shown, not meant."""
+
+_LIST = re.compile(r"\{([a-z]+)\}")
+_FEW_WORDS = r"(?:[^\s.!?;]+\s){0,4}"
+# RE2 knows only ASCII word boundaries, so Russian gets its own.
+_FRAMES = {"en": r"\b(?:%s)(?:\b|\W|$)", "ru": r"(?:^|[^a-zа-я])(?:%s)"}
+_FRAMES |= dict.fromkeys(("es", "fr", "de"), _FRAMES["en"])
+_MAX_MEMORY = 64 * 1024 * 1024
+
+
+class Feature(StrEnum):
+    """What a user layer can show of its structure."""
+
+    ASSISTANT_VOICE = "assistant_voice"
+    CLAIMED_AUTHORITY = "claimed_authority"
+    OVERRIDDEN_RULES = "overridden_rules"
+    NEW_ROLE = "new_role"
+    ROLE_LINES = "role_lines"
+    TEMPLATE_TOKENS = "template_tokens"
+    CLOSING_DELIMITER = "closing_delimiter"
+    EARLIER_AGREEMENT = "earlier_agreement"
+    HIDDEN_TEXT = "hidden_text"
+    FORCED_ANSWER = "forced_answer"
+    SECRECY = "secrecy"
+
+
+class Entry(BaseModel):
+    """The patterns of one feature in one language, with their own tests."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    feature: Feature
+    language: str
+    patterns: tuple[str, ...]
+    match: tuple[str, ...]
+    clean: tuple[str, ...]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int
+    provenance: str
+    weights: dict[Feature, float]
+    lists: dict[str, dict[str, str]]
+    pattern: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """The features of a layer: those it shows, and those that only its quotations show."""
+
+    stated: tuple[Feature, ...] = ()
+    quoted: tuple[Feature, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """Patterns per feature, and how much falsehood each feature means when it stands alone."""
+
+    version: int
+    weights: Mapping[Feature, float]
+    entries: tuple[Entry, ...]
+    compiled: Mapping[Feature, Any]
+
+    def find(self, texts: Iterable[str]) -> Findings:
+        """Return the features that any of the texts shows, in order of declaration."""
+        scans = [scannable(text) for text in texts]
+        bare_scans = [_QUOTED.sub(' "…" ', scan) for scan in scans]
+        found = self._shown(self.compiled, scans)
+        stated = self._shown(found, bare_scans)
+        return Findings(stated=stated, quoted=tuple(f for f in found if f not in stated))
+
+    def falsehood(self, found: Findings) -> float:
+        """Return 1 - Π(1 - weight): each feature takes its share of the remaining doubt."""
+        doubts = [1.0 - self.weights[feature] for feature in found.stated]
+        doubts += [1.0 - QUOTED_SHARE * self.weights[feature] for feature in found.quoted]
+        return 1.0 - math.prod(doubts)
+
+    def _shown(self, features: Iterable[Feature], scans: list[str]) -> tuple[Feature, ...]:
+        return tuple(f for f in features if any(self.compiled[f].search(scan) for scan in scans))
+
+
+@cache
+def structure() -> Structure:
+    """Return the shipped features."""
+    path = files("promptguard").joinpath("data/structure.toml")
+    return parse_structure(path.read_text(encoding="utf-8"))
+
+
+def parse_structure(source: str) -> Structure:
+    """Read features from TOML; raises DataError naming what is wrong."""
+    try:
+        body = _File.model_validate(tomllib.loads(source))
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"structure.toml is not valid TOML: {error}.") from None
+    except ValidationError as error:
+        raise DataError(f"structure.toml: {error.error_count()} faults in its form.") from None
+    if missing := set(Feature) - set(body.weights):
+        raise DataError(f"structure.toml has no weight for {min(missing)}.")
+    if any(not 0.0 <= weight <= 1.0 for weight in body.weights.values()):
+        raise DataError("structure.toml: a weight must lie in [0, 1].")
+    return Structure(
+        version=body.version,
+        weights=body.weights,
+        entries=body.pattern,
+        compiled={
+            feature: _compiled(feature, [e for e in body.pattern if e.feature is feature], body)
+            for feature in Feature
+        },
+    )
+
+
+def entry_pattern(entry: Entry, lists: Mapping[str, Mapping[str, str]]) -> str:
+    """Return an entry's patterns as one in RE2 syntax; DataError names an unknown list."""
+    own = lists.get(entry.language, {})
+    try:
+        each = [_LIST.sub(lambda found: own[found[1]], text) for text in entry.patterns]
+        each = [_LIST.sub(lambda found: own[found[1]], text) for text in each]
+    except KeyError as error:
+        raise DataError(f"structure.toml: {entry.language} has no list {error}.") from None
+    spelled = "|".join(f"(?:{text})" for text in each)
+    spelled = spelled.replace(" ", r"\s").replace("~", _FEW_WORDS)
+    return _FRAMES.get(entry.language, "(?:%s)") % spelled
+
+
+def scannable(text: str) -> str:
+    """Return the form the patterns are written for: no case, accents or curly apostrophes,
+    blanks squeezed, line ends kept."""
+    if len(text) > MAX_CHARS:
+        text = text[: MAX_CHARS // 2] + "\n" + text[-MAX_CHARS // 2 :]
+    plain = bare(text.encode("utf-8", "replace").decode("utf-8").translate(_SAME))
+    return _LINE_ENDS.sub("\n", _BLANKS.sub(" ", plain)).strip()
+
+
+def _compiled(feature: Feature, entries: list[Entry], body: _File) -> Any:
+    options = re2.Options()
+    options.max_mem = _MAX_MEMORY
+    options.log_errors = False
+    if not entries:
+        raise DataError(f"structure.toml has no pattern for {feature}.")
+    joined = "|".join(f"(?:{entry_pattern(entry, body.lists)})" for entry in entries)
+    try:
+        return re2.compile(joined, options)
+    except re2.error:
+        raise DataError(f"structure.toml: a pattern of {feature} is not valid RE2.") from None

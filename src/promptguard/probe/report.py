@@ -1,0 +1,172 @@
+"""What a probe found: contradiction rates with intervals, as Markdown and as one HTML page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from promptguard.errors import InputError
+from promptguard.probe.intervals import cluster_bootstrap, wilson
+from promptguard.probe.record import ProbeRecord
+from promptguard.protocols import Usage
+from promptguard.rubrics.contradiction import Verdict
+
+_SEED = 20_240_001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """The contradictions among `n` conversations, with Wilson's 95 % interval."""
+
+    name: str
+    n: int
+    contradictions: int
+    low: float
+    high: float
+
+    @property
+    def share(self) -> float:
+        """The share of conversations with a contradiction."""
+        return self.contradictions / self.n
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The rates of one grouping, the highest first."""
+
+    title: str
+    rates: tuple[Rate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReport:
+    """The whole outcome; `low` and `high` are the bootstrap's over topics."""
+
+    total: Rate
+    low: float
+    high: float
+    tables: tuple[Table, ...]
+    verdicts: tuple[tuple[Verdict, int], ...]
+    usage: Usage
+
+
+def report_of(records: Sequence[ProbeRecord]) -> ProbeReport:
+    """Return the rates over all records; raises InputError where there are none."""
+    if not records:
+        raise InputError("There are no conversations to report on.")
+    by_topic: dict[str, list[bool]] = {}
+    for record in records:
+        by_topic.setdefault(record.topic, []).append(record.is_contradiction)
+    low, high = cluster_bootstrap(tuple(by_topic.values()), seed=_SEED)
+    counts = Counter(record.verdict for record in records)
+    return ProbeReport(
+        total=_rate("all", records),
+        low=low,
+        high=high,
+        tables=(
+            _table("Model", records, lambda record: record.model),
+            _table("Topic", records, lambda record: record.topic),
+            _table("Strategy", records, lambda record: record.strategy.value),
+            _table("First answer", records, lambda record: record.classification.value),
+        ),
+        verdicts=tuple((verdict, counts[verdict]) for verdict in Verdict),
+        usage=sum((record.usage for record in records), Usage()),
+    )
+
+
+def report_as_markdown(report: ProbeReport) -> str:
+    """Return the report as Markdown."""
+    lines = ["# Self-contradiction probe", "", _summary(report), ""]
+    for table in report.tables:
+        lines += [f"## {table.title}", ""]
+        lines += [f"| {table.title.lower()} | conversations | contradictions | rate | 95 % |"]
+        lines += ["|---|--:|--:|--:|---|"]
+        lines += [
+            f"| {rate.name.replace('|', '&#124;')} | {rate.n} | {rate.contradictions} | "
+            f"{rate.share:.1%} | {rate.low:.1%} to {rate.high:.1%} |"
+            for rate in table.rates
+        ]
+        lines.append("")
+    return "\n".join([*lines, _method(), ""])
+
+
+def report_as_html(report: ProbeReport) -> str:
+    """Return the report as one page that needs nothing else."""
+    tables = "".join(_table_as_html(table) for table in report.tables)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>Self-contradiction probe</title><style>{_STYLE}</style></head><body><main>"
+        f"<h1>Self-contradiction probe</h1><p>{escape(_summary(report))}</p>{tables}"
+        f"<p>{escape(_method())}</p></main></body></html>\n"
+    )
+
+
+def _table(title: str, records: Sequence[ProbeRecord], key: Callable[[ProbeRecord], str]) -> Table:
+    groups: dict[str, list[ProbeRecord]] = {}
+    for record in records:
+        groups.setdefault(key(record), []).append(record)
+    rates = [_rate(name, group) for name, group in groups.items()]
+    return Table(title=title, rates=tuple(sorted(rates, key=lambda rate: (-rate.share, rate.name))))
+
+
+def _rate(name: str, records: Sequence[ProbeRecord]) -> Rate:
+    hits = sum(record.is_contradiction for record in records)
+    low, high = wilson(hits, len(records))
+    return Rate(name=name, n=len(records), contradictions=hits, low=low, high=high)
+
+
+def _summary(report: ProbeReport) -> str:
+    total, usage = report.total, report.usage
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in report.verdicts)
+    return (
+        f"{total.contradictions} of {total.n} conversations hold a contradiction: "
+        f"{total.share:.1%} (Wilson {total.low:.1%} to {total.high:.1%}, "
+        f"bootstrap over topics {report.low:.1%} to {report.high:.1%}). "
+        f"Verdicts: {verdicts}. {usage.calls} calls, {usage.input_tokens} tokens in, "
+        f"{usage.output_tokens} out, ${usage.cost_usd:.4f}."
+    )
+
+
+def _method() -> str:
+    return (
+        "A contradiction is a clear position reversed without acknowledging it, as the rubric "
+        "finds it; an unclear answer never counts as one. Intervals cover 95 %: Wilson's per row, "
+        "and for the whole a bootstrap that draws topics."
+    )
+
+
+def _table_as_html(table: Table) -> str:
+    rows = "".join(
+        f"<tr><th scope=row>{escape(rate.name)}</th><td>{rate.n}</td>"
+        f"<td>{rate.contradictions}</td><td>{rate.share:.1%}</td>"
+        f"<td>{rate.low:.1%} to {rate.high:.1%}</td><td>{_bar(rate)}</td></tr>"
+        for rate in table.rates
+    )
+    return (
+        f"<h2>{escape(table.title)}</h2><table><thead><tr><th>{escape(table.title)}</th>"
+        "<th>conversations</th><th>contradictions</th><th>rate</th><th>95 %</th><th></th></tr>"
+        f"</thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def _bar(rate: Rate) -> str:
+    share, low, high = (100 * value for value in (rate.share, rate.low, rate.high))
+    return (
+        '<svg viewBox="0 0 100 10" role="img" aria-label="'
+        f'{share:.0f} percent, between {low:.0f} and {high:.0f}">'
+        f'<rect class="whole" width="100" height="10"/>'
+        f'<rect class="span" x="{low:.2f}" y="3" width="{high - low:.2f}" height="4"/>'
+        f'<rect class="share" x="{max(0.0, share - 0.6):.2f}" width="1.2" height="10"/></svg>'
+    )
+
+
+_STYLE = (
+    ":root{color-scheme:light dark}"
+    "body{font:16px/1.5 system-ui,sans-serif;margin:2rem}main{max-width:60rem;margin:auto}"
+    "table{border-collapse:collapse;width:100%}th,td{padding:.3rem .6rem;text-align:right}"
+    "th:first-child{text-align:left}tr{border-bottom:1px solid #8884}"
+    "svg{width:10rem;height:1rem}.whole{fill:#8883}.span{fill:#c60}.share{fill:currentColor}"
+)

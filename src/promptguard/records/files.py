@@ -1,0 +1,185 @@
+"""Files of stored conversations: JSON Lines, JSON, CSV and Parquet, gzipped or not."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from promptguard.errors import ConfigError, InputError
+from promptguard.records.fields import FieldMap
+from promptguard.records.record import Fault, Record
+from promptguard.records.shapes import id_of, record_from
+
+STDIN = "-"
+_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+_CONTAINERS = ("data", "records", "rows", "items")
+_MAX_CELL = 2**31 - 1
+_BROKEN = (OSError, EOFError, zlib.error)
+
+Row = tuple[int, object]
+"""The number of a line and what it holds: a value, or an InputError where it cannot be read."""
+
+
+def input_files(given: Iterable[str | Path]) -> tuple[str, ...]:
+    """Return the files named, with the readable ones inside a folder in order of their names.
+
+    Raises InputError for what does not exist.
+    """
+    found: list[str] = []
+    for item in map(str, given):
+        path = Path(item)
+        if item == STDIN or path.is_file():
+            found.append(item)
+        elif path.is_dir():
+            inside = sorted(p for p in path.iterdir() if _suffix(p.name) in _SUFFIXES)
+            if not inside:
+                raise InputError(f"{item} holds no JSONL, JSON, CSV or Parquet file.")
+            found += map(str, inside)
+        elif path.exists():
+            found.append(item)
+        else:
+            raise InputError(f"{item} does not exist.")
+    return tuple(found)
+
+
+def read_records(
+    given: Iterable[str | Path], fields: FieldMap | None = None
+) -> Iterator[Record | Fault]:
+    """Yield every record of the files in order; what is not a record is a Fault in its place.
+
+    `-` is standard input. Blank lines are no records. A file that breaks off yields a Fault
+    for the rest of it.
+    """
+    chosen = fields or FieldMap()
+    for path in input_files(given):
+        name = "stdin" if path == STDIN else Path(path).name
+        for number, row in _rows(path):
+            yield _read(row, name, number, chosen)
+
+
+def _read(row: object, file: str, number: int, fields: FieldMap) -> Record | Fault:
+    try:
+        if isinstance(row, InputError):
+            raise row
+        return record_from(row, file=file, number=number, fields=fields)
+    except InputError as error:
+        return Fault(file=file, number=number, reason=str(error), id=id_of(row, fields))
+
+
+def _rows(path: str) -> Iterator[Row]:
+    if _suffix(path) == ".parquet":
+        yield from _parquet_rows(path)
+        return
+    with _opened(path) as raw:
+        is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw) if is_packed else raw)
+        yield from _stream_rows(stream, _suffix(path))
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[io.BufferedReader[Any]]:
+    if path == STDIN:
+        reader = io.BufferedReader(cast("io.RawIOBase", sys.stdin.buffer))
+        yield reader
+        reader.detach()
+        return
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115  the next line closes it
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from None
+    with file:
+        yield file
+
+
+def _stream_rows(stream: IO[bytes], suffix: str) -> Iterator[Row]:
+    if suffix == ".json":
+        return _json_rows(stream)
+    if suffix in (".csv", ".tsv"):
+        return _table_rows(stream, "\t" if suffix == ".tsv" else ",")
+    return _line_rows(stream)
+
+
+def _suffix(name: str) -> str:
+    return Path(name.lower().removesuffix(".gz")).suffix
+
+
+def _line_rows(stream: Iterable[bytes]) -> Iterator[Row]:
+    number = 0
+    try:
+        for number, line in enumerate(stream, start=1):
+            text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            if text.strip():
+                yield number, _json_value(text)
+    except _BROKEN as error:
+        yield number + 1, _cut_short(error)
+
+
+def _json_value(text: bytes) -> object:
+    try:
+        return json.loads(text.decode("utf-8"))
+    except UnicodeDecodeError:
+        return InputError("The line is not valid UTF-8.")
+    except (ValueError, RecursionError):
+        return InputError("The line is not valid JSON.")
+
+
+def _json_rows(stream: IO[bytes]) -> Iterator[Row]:
+    try:
+        whole = stream.read()
+    except _BROKEN as error:
+        yield 1, _cut_short(error)
+        return
+    value = _json_value(whole.removeprefix(b"\xef\xbb\xbf"))
+    if isinstance(value, InputError):
+        # Many a file called .json holds one object per line.
+        yield from _line_rows(io.BytesIO(whole))
+        return
+    if isinstance(value, Mapping):
+        inside = next((value[k] for k in _CONTAINERS if isinstance(value.get(k), list)), None)
+        value = [value] if inside is None else inside
+    yield from enumerate(value if isinstance(value, list) else [value], start=1)
+
+
+def _table_rows(stream: IO[bytes], delimiter: str) -> Iterator[Row]:
+    csv.field_size_limit(_MAX_CELL)
+    number = 1
+    try:
+        with io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+            reader = csv.DictReader(text, delimiter=delimiter)
+            for row in reader:
+                number = reader.line_num
+                yield number, InputError("The row has too many cells.") if None in row else row
+    except (UnicodeDecodeError, csv.Error):
+        yield number + 1, InputError("The table cannot be read from here on.")
+    except _BROKEN as error:
+        yield number + 1, _cut_short(error)
+
+
+def _parquet_rows(path: str) -> Iterator[Row]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise ConfigError(
+            "Parquet needs pyarrow; install it with `pip install promptguard[parquet]`."
+        ) from None
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as table:
+            for batch in table.iter_batches(batch_size=256):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (ArrowException, OSError) as error:
+        yield number + 1, _cut_short(error)
+
+
+def _cut_short(error: Exception) -> InputError:
+    return InputError(f"The file is broken from here on ({type(error).__name__}).")

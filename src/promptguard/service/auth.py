@@ -1,0 +1,180 @@
+"""Who may do what: API keys stored as hashes, scopes, and a rate limit per key."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from promptguard.config import KeyConfig
+from promptguard.errors import ConfigError
+from promptguard.service.faults import Fault
+
+KEY_PREFIX = "pg_"
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class Scope(StrEnum):
+    """What a key may do: judge and use the gateway, look at sessions, change them."""
+
+    GUARD = "guard"
+    READ = "read"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """A caller who has shown who they are. `name` is empty where no keys are configured."""
+
+    name: str = ""
+    tenant: str = "default"
+    scopes: frozenset[Scope] = frozenset(Scope)
+
+    def require(self, scope: Scope) -> None:
+        """Raise a 403 Fault unless the caller has the scope."""
+        if scope not in self.scopes:
+            raise Fault(403, f"This key lacks the scope {scope.value}.", code="insufficient_scope")
+
+
+@dataclass(slots=True, kw_only=True)
+class TokenBucket:
+    """Allows `per_minute` requests a minute, at most a minute's worth at once."""
+
+    per_minute: int
+    tokens: float = field(init=False)
+    updated_s: float | None = None
+
+    def __post_init__(self) -> None:
+        self.tokens = float(self.per_minute)
+
+    def take(self, now_s: float) -> float:
+        """Take one token and return 0, or return the seconds until there is one."""
+        passed_s = 0.0 if self.updated_s is None else max(0.0, now_s - self.updated_s)
+        self.updated_s = now_s
+        rate = self.per_minute / 60.0
+        self.tokens = min(float(self.per_minute), self.tokens + passed_s * rate)
+        if self.tokens >= 1.0:
+            self.tokens -= 1.0
+            return 0.0
+        return (1.0 - self.tokens) / rate
+
+
+class Authenticator:
+    """Knows the keys. Without any, every caller is the local one; see `check_host`."""
+
+    def __init__(self, keys: tuple[KeyConfig, ...], *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._keys: tuple[KeyConfig, ...] = ()
+        self._buckets: dict[str, TokenBucket] = {}
+        self.replace_keys(keys)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether callers must show a key."""
+        return bool(self._keys)
+
+    def replace_keys(self, keys: tuple[KeyConfig, ...]) -> None:
+        """Know these keys from now on; a key that stays keeps its bucket."""
+        old = {key.name: key for key in self._keys}
+        self._buckets = {
+            key.name: self._buckets[key.name]
+            if old.get(key.name) == key
+            else TokenBucket(per_minute=key.requests_per_minute)
+            for key in keys
+        }
+        self._keys = keys
+
+    def admit(self, headers: Mapping[str, str]) -> Principal:
+        """Return the caller; raises a Fault without a known key or above its rate."""
+        if not self._keys:
+            return Principal()
+        found = self.identify(key_in(headers))
+        if found is None:
+            raise Fault(
+                401,
+                "This needs a valid API key: send it as `Authorization: Bearer KEY`.",
+                code="invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
+            )
+        wait_s = self._buckets[found.name].take(self._clock())
+        if wait_s > 0:
+            raise Fault(
+                429,
+                "This key's rate limit is reached; try again later.",
+                code="rate_limit_exceeded",
+                headers={"retry-after": str(int(wait_s) + 1)},
+            )
+        return found
+
+    def identify(self, key: str) -> Principal | None:
+        """Return whose key this is; every stored hash is compared, in constant time."""
+        digest = key_hash(key)
+        found = None
+        for known in self._keys:
+            if hmac.compare_digest(digest, known.sha256):
+                found = known
+        if found is None:
+            return None
+        scopes = frozenset(Scope(scope) for scope in found.scopes)
+        return Principal(name=found.name, tenant=found.tenant, scopes=scopes)
+
+
+def key_in(headers: Mapping[str, str]) -> str:
+    """Return the key a request carries, empty where there is none."""
+    kind, _, credentials = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return credentials.strip()
+    return headers.get("x-api-key", "") or headers.get("api-key", "")
+
+
+def key_hash(key: str) -> str:
+    """Return the form in which a key is stored; keys are long and random, so this suffices."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def new_key() -> str:
+    """Return a fresh key of 256 random bits."""
+    return KEY_PREFIX + secrets.token_urlsafe(32)
+
+
+def check_host(host: str, keys: tuple[KeyConfig, ...]) -> None:
+    """Refuse to listen to others without keys."""
+    if not keys and not is_loopback(host):
+        raise ConfigError(
+            f"Listening on {host} needs API keys: make one with `promptguard keys new` and put "
+            "its hash under service.keys, or listen on 127.0.0.1."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether an address reaches only this machine."""
+    return host.strip("[]").lower() in _LOOPBACK or host.startswith("127.")
+
+
+def local_fault(headers: Mapping[str, str], peer: str | None) -> Fault | None:
+    """Return why a caller without a key is not the local user, None where it may be.
+
+    A web page in the user's browser can reach loopback too, under another host name (DNS
+    rebinding) or from another origin; neither is the local user.
+    """
+    origin = headers.get("origin")
+    is_own_page = origin is None or is_loopback(_host_of(origin.partition("://")[2]))
+    host = headers.get("host")
+    is_own_name = host is None or is_loopback(_host_of(host))
+    if (peer is None or is_loopback(peer)) and is_own_page and is_own_name:
+        return None
+    return Fault(
+        403,
+        "Without API keys only programs on this machine are answered, under localhost or "
+        "127.0.0.1; configure service.keys to serve others.",
+        code="local_only",
+    )
+
+
+def _host_of(address: str) -> str:
+    if address.startswith("["):
+        return address.partition("]")[0].strip("[")
+    return address.partition("/")[0].partition(":")[0]

@@ -1,0 +1,226 @@
+"""What a client resends, compared with what was stored: the same, or rewritten?
+
+Pure. Messages are compared by hash, from the end backwards, turn by turn; within a turn the
+order is free, because a turn is stored user first, whatever came first.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from promptguard.conversation import Role
+from promptguard.service.chat_request import Said
+from promptguard.state import Action, TranscriptEntry
+from promptguard.turns.remember import content_hash
+
+_EMPTY = content_hash("")
+_MAX_JOINED = 16
+_CUT_SHARE = 0.5
+
+
+class HistoryKind(StrEnum):
+    """How the history in a request relates to the stored one."""
+
+    FIRST = "first"
+    INTACT = "intact"
+    NOT_RESENT = "not_resent"
+    RETRIED = "retried"
+    REGENERATED = "regenerated"
+    DROPPED = "dropped"
+    REWRITTEN = "rewritten"
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether the client changed what was said."""
+        return self in (HistoryKind.DROPPED, HistoryKind.REWRITTEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The outcome: what kind of history, what is new, and what of the history was never seen.
+
+    `learned` is an answer that the store lacks because its turn was judged without one.
+    """
+
+    kind: HistoryKind
+    new: tuple[Said, ...]
+    unseen: tuple[Said, ...] = ()
+    learned: str | None = None
+
+
+def split_new(said: Sequence[Said]) -> tuple[tuple[Said, ...], tuple[Said, ...]]:
+    """Return history and new messages: what came after the assistant's last word is new.
+
+    Words put into the assistant's mouth at the very end belong to the new messages.
+    """
+    end = len(said)
+    while end and said[end - 1].role is Role.ASSISTANT:
+        end -= 1
+    start = end
+    while start and said[start - 1].role is not Role.ASSISTANT:
+        start -= 1
+    return tuple(said[:start]), tuple(said[start:])
+
+
+def compare(
+    said: Sequence[Said],
+    stored: Sequence[TranscriptEntry],
+    *,
+    hides_refusals: bool = False,
+    learns_replies: bool = False,
+) -> Comparison:
+    """Compare what a request says with the stored transcript.
+
+    `hides_refusals`: blocked turns were answered with an error, so the client has no refusal to
+    resend. `learns_replies`: answers reach us only when they are resent.
+    """
+    history, new = split_new(said)
+    ordered = sorted(stored, key=lambda entry: (entry.turn, entry.position))
+    kept = [entry for entry in ordered if entry.content_hash not in ("", _EMPTY)]
+    if not stored:
+        return Comparison(kind=HistoryKind.FIRST, new=new, unseen=history)
+    if not kept:
+        return Comparison(kind=HistoryKind.NOT_RESENT, new=new)
+    is_answered = _is_answered(ordered)
+    match = _Match(kept)
+    unseen = match.walk(history)
+    if not unseen and not is_answered and _asks_last(new, kept):
+        return Comparison(kind=HistoryKind.RETRIED, new=new)
+    new = _without_known_front(new, kept)
+    if not history:
+        return Comparison(kind=HistoryKind.NOT_RESENT, new=new)
+    if learns_replies and not is_answered and unseen and unseen[-1] is history[-1]:
+        learned = unseen.pop().text
+        kind = HistoryKind.REWRITTEN if unseen else HistoryKind.INTACT
+        return Comparison(kind=kind, new=new, unseen=tuple(unseen), learned=learned)
+    if unseen:
+        return Comparison(kind=HistoryKind.REWRITTEN, new=new, unseen=tuple(unseen))
+    dropped = match.dropped(hides_refusals=hides_refusals)
+    return Comparison(kind=_kind_of(new, dropped), new=new)
+
+
+def _kind_of(new: Sequence[Said], dropped: Sequence[TranscriptEntry]) -> HistoryKind:
+    if not dropped:
+        return HistoryKind.INTACT
+    asked = [entry.content_hash for entry in dropped if entry.role is not Role.ASSISTANT]
+    is_same = asked == [item.digest for item in new] and len({e.turn for e in dropped}) == 1
+    return HistoryKind.REGENERATED if is_same else HistoryKind.DROPPED
+
+
+def _is_answered(stored: Sequence[TranscriptEntry]) -> bool:
+    """Say whether the last stored turn has an answer, if only an empty one."""
+    last = stored[-1].turn
+    return any(entry.role is Role.ASSISTANT for entry in stored if entry.turn == last)
+
+
+def _asks_last(new: Sequence[Said], stored: Sequence[TranscriptEntry]) -> bool:
+    """Say whether the last stored turn is asked again."""
+    last = [entry.content_hash for entry in stored if entry.turn == stored[-1].turn]
+    return sorted(last) == sorted(_as_stored(new))
+
+
+def _as_stored(new: Sequence[Said]) -> list[str]:
+    users = [item.text for item in new if item.role is Role.USER]
+    others = [item.digest for item in new if item.role is not Role.USER]
+    return [*([content_hash("\n".join(users))] if users else []), *others]
+
+
+def _without_known_front(
+    new: tuple[Said, ...], stored: Sequence[TranscriptEntry]
+) -> tuple[Said, ...]:
+    """Return `new` without the last stored turns, which were asked but never seen answered."""
+    asked = [entry.content_hash for entry in stored if entry.role is not Role.ASSISTANT]
+    digests = [item.digest for item in new]
+    for count in range(min(len(new) - 1, len(asked)), 0, -1):
+        if digests[:count] == asked[-count:]:
+            return new[count:]
+    return new
+
+
+class _Match:
+    """Walks a history backwards through the stored turns and marks what it finds there."""
+
+    def __init__(self, stored: Sequence[TranscriptEntry]) -> None:
+        self._stored = stored
+        self._turns = [entry.turn for entry in stored]
+        self._used: set[int] = set()
+        self._turn = stored[-1].turn
+        self._latest: int | None = None
+        self._places: dict[tuple[bool, str], list[int]] = {}
+        for at, entry in enumerate(stored):
+            self._places.setdefault((entry.role is Role.USER, entry.content_hash), []).append(at)
+
+    def walk(self, history: Sequence[Said]) -> list[Said]:
+        """Return the messages that were never stored, in their order."""
+        unseen: list[Said] = []
+        at = len(history) - 1
+        while at >= 0:
+            taken = self._take(history, at)
+            if not taken:
+                unseen.append(history[at])
+            at -= max(1, taken)
+        return unseen[::-1]
+
+    def dropped(self, *, hides_refusals: bool) -> list[TranscriptEntry]:
+        """Return what the client has seen last and does not show any more."""
+        if self._latest is None:
+            return []
+        answered = {e.turn for e in self._stored if e.role is Role.ASSISTANT}
+        hidden = set(self._blocked()) if hides_refusals else set()
+        return [
+            entry
+            for at, entry in enumerate(self._stored)
+            if entry.turn >= self._latest
+            and at not in self._used
+            and entry.turn in answered
+            and entry.turn not in hidden
+        ]
+
+    def _blocked(self) -> Iterator[int]:
+        judged = (entry for entry in self._stored if entry.verdict)
+        return (e.turn for e in judged if json.loads(e.verdict).get("action") == Action.BLOCK)
+
+    def _take(self, history: Sequence[Said], at: int) -> int:
+        """Mark the stored entry that one message, or several joined, are; return how many."""
+        role = history[at].role
+        texts: list[str] = []
+        for count in range(1, _MAX_JOINED + 1):
+            if at - count + 1 < 0 or history[at - count + 1].role is not role:
+                return 0
+            texts.insert(0, history[at - count + 1].text)
+            digest = history[at].digest if count == 1 else content_hash("\n".join(texts))
+            if self._mark(role is Role.USER, digest):
+                return count
+            if count == 1 and role is Role.ASSISTANT and self._mark_cut(texts[0]):
+                return 1
+        return 0
+
+    def _mark(self, is_user: bool, digest: str) -> bool:
+        places = self._places.get((is_user, digest), ())
+        for place in reversed(places[: bisect_right(places, self._turn, key=self._turn_at)]):
+            if place not in self._used:
+                return self._use(place)
+        return False
+
+    def _mark_cut(self, text: str) -> bool:
+        """A client that broke off a stream may have less of the answer than was sent."""
+        for place in range(bisect_right(self._turns, self._turn) - 1, -1, -1):
+            entry = self._stored[place]
+            if entry.role is Role.ASSISTANT and place not in self._used:
+                whole = entry.content or ""
+                is_cut = whole.startswith(text) and len(text) >= _CUT_SHARE * len(whole)
+                return bool(text) and is_cut and self._use(place)
+        return False
+
+    def _turn_at(self, place: int) -> int:
+        return self._turns[place]
+
+    def _use(self, place: int) -> bool:
+        self._used.add(place)
+        self._turn = self._turns[place]
+        self._latest = self._turn if self._latest is None else self._latest
+        return True

@@ -1,0 +1,101 @@
+"""OpenAI's moderation endpoint over the guard: each input judged alone, nothing stored."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+
+from promptguard.controller import Controller
+from promptguard.service.auth import Scope
+from promptguard.service.openapi import error_responses
+from promptguard.service.request_info import permitted
+from promptguard.state import Mode, SessionState
+from promptguard.turns.verdict import TurnInput
+
+MODEL = "promptguard"
+FLAGGED_FROM = Mode.SUSPECT
+_LIKELY = 0.5
+Text = Annotated[str, Field(max_length=1_000_000)]
+
+
+class TextPart(BaseModel):
+    """A part of an input; others than text cannot be judged here."""
+
+    type: Literal["text"]
+    text: Text
+
+
+class ModerationRequest(BaseModel):
+    """One input or several; `model` is accepted and ignored."""
+
+    input: Text | Annotated[list[Text] | list[TextPart], Field(min_length=1, max_length=64)]
+    model: str | None = Field(default=None, max_length=256)
+
+
+class ModerationResult(BaseModel):
+    """The judgement of one input. Categories not listed were not judged."""
+
+    flagged: bool
+    categories: dict[str, bool]
+    category_scores: dict[str, float]
+
+
+class Moderation(BaseModel):
+    """OpenAI's answer."""
+
+    id: str
+    model: str
+    results: list[ModerationResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModerationsApi:
+    """The route's work."""
+
+    controller: Controller
+    clock: Callable[[], float]
+
+    async def moderate(self, request: Request, body: ModerationRequest) -> Moderation:
+        """Judge each input as if it were the only message of a conversation."""
+        permitted(request, Scope.GUARD)
+        inputs: Sequence[str | TextPart] = (
+            [body.input] if isinstance(body.input, str) else body.input
+        )
+        results = [
+            await asyncio.to_thread(self._judged, item if isinstance(item, str) else item.text)
+            for item in inputs
+        ]
+        return Moderation(id=f"modr-{secrets.token_hex(12)}", model=MODEL, results=results)
+
+    def _judged(self, text: str) -> ModerationResult:
+        judge = self.controller.judge
+        state, turn, now = SessionState(session_id="once"), TurnInput(text=text), self.clock()
+        reading = judge.context_of(state, turn, now=now).reading
+        verdict, _ = judge.judge(state, turn, now=now)
+        scores = {"directive": verdict.fil.harm_score if verdict.fil.violated else 0.0}
+        if reading is not None:
+            scores |= {
+                "manipulative": reading.manipulative,
+                "extractive": reading.extractive,
+                "harmful": reading.harmful,
+            }
+        return ModerationResult(
+            flagged=verdict.mode >= FLAGGED_FROM or verdict.is_hard,
+            categories={name: score >= _LIKELY for name, score in scores.items()},
+            category_scores=scores,
+        )
+
+
+def moderation_routes(api: ModerationsApi) -> APIRouter:
+    """Return the moderation route."""
+    routes = APIRouter(tags=["guard"], responses=error_responses())
+    routes.add_api_route(
+        "/v1/moderations", api.moderate, methods=["POST"], response_model=Moderation
+    )
+    return routes

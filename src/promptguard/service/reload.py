@@ -1,0 +1,111 @@
+"""Reloading: new rules, policy and keys while turns are under way, validated first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from promptguard.config import ServiceConfig, Settings
+from promptguard.controller import Controller
+from promptguard.errors import ConfigError, PromptGuardError
+from promptguard.service.audit import AuditLog
+from promptguard.service.auth import Authenticator, check_host
+from promptguard.service.logs import log
+from promptguard.service.telemetry import Telemetry
+
+_FIXED_SERVICE = frozenset(
+    {
+        "host",
+        "port",
+        "upstream",
+        "upstream_key_env",
+        "upstream_timeout_s",
+        "max_connections",
+        "threads",
+        "dashboard",
+        "demo",
+        "audit_file",
+        "log_level",
+        "shutdown_s",
+    }
+)
+_FIXED_CONVERSATION = frozenset({"store", "model", "endpoint", "use_model"})
+
+
+class LiveSettings:
+    """The settings in force. Everything that may change by a reload is read from here."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.current = settings
+
+    @property
+    def service(self) -> ServiceConfig:
+        """The service's settings in force."""
+        return self.current.service
+
+
+class Reloader:
+    """Replaces the settings in force by those that `read` brings, wholly or not at all."""
+
+    def __init__(
+        self,
+        live: LiveSettings,
+        read: Callable[[], Settings],
+        *,
+        controller: Controller,
+        authenticator: Authenticator,
+        telemetry: Telemetry,
+        audit: AuditLog,
+    ) -> None:
+        self._live = live
+        self._read = read
+        self._controller = controller
+        self._authenticator = authenticator
+        self._telemetry = telemetry
+        self._audit = audit
+        self._lock = asyncio.Lock()
+
+    async def reload(self) -> bool:
+        """Reload; a configuration that is not valid is logged and changes nothing."""
+        async with self._lock:
+            try:
+                await asyncio.to_thread(self._apply)
+            except PromptGuardError as error:
+                log(logging.ERROR, "reload refused", reason=str(error))
+                self._note("refused")
+                return False
+            log(logging.INFO, "reloaded")
+            self._note("done")
+            return True
+
+    def _apply(self) -> None:
+        new = self._read()
+        _check_fixed(self._live.current, new)
+        check_host(new.service.host, new.service.keys)
+        self._controller.reconfigure(new.conversation)
+        self._authenticator.replace_keys(new.service.keys)
+        self._live.current = new
+
+    def _note(self, outcome: str) -> None:
+        self._telemetry.reloaded(outcome)
+        self._audit.record("operator", "reload", "settings", outcome)
+
+
+def _check_fixed(old: Settings, new: Settings) -> None:
+    fixed = [
+        f"service.{name}"
+        for name in sorted(_FIXED_SERVICE)
+        if getattr(old.service, name) != getattr(new.service, name)
+    ]
+    fixed += [
+        f"conversation.{name}"
+        for name in sorted(_FIXED_CONVERSATION)
+        if getattr(old.conversation, name) != getattr(new.conversation, name)
+    ]
+    fixed += ["evaluation"] if old.evaluation != new.evaluation else []
+    if fixed:
+        raise ConfigError(
+            f"{', '.join(fixed)} can change only at a restart, so nothing was reloaded; "
+            "restart, or take the change back."
+        )

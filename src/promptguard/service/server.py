@@ -1,0 +1,104 @@
+"""The HTTP server around the application: bounded headers, bounded patience, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from promptguard.service.app import Service
+
+MAX_HEADER_BYTES = 64 * 1024
+_KEEP_ALIVE_S = 30
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP as uvicorn speaks it, but a connection on which no request begins is closed in time.
+
+    uvicorn times idle connections only between requests, so that one that dribbles its headers
+    could stay forever.
+    """
+
+    patience_s = 30.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._waited = False
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self.loop.call_later(self.patience_s / 2, self._look)
+
+    def _look(self) -> None:
+        """Close where nothing has been under way for two looks."""
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            return
+        is_waiting = self.cycle is None or self.cycle.response_complete
+        if is_waiting and self._waited:
+            self.transport.close()
+            return
+        self._waited = is_waiting
+        self._look_again()
+
+
+class GuardServer(uvicorn.Server):
+    """Runs a service; `on_ready` is told the port once connections are accepted."""
+
+    def __init__(
+        self, config: uvicorn.Config, service: Service, on_ready: Callable[[int], None]
+    ) -> None:
+        super().__init__(config)
+        self._service = service
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, listen for the signal to reload, and say where."""
+        await super().startup(sockets=sockets)
+        if self.should_exit:
+            return
+        reload_signal = getattr(signal, "SIGHUP", None)
+        if reload_signal is not None:
+            loop = asyncio.get_running_loop()
+            # Only the main thread gets signals; a server in another one is not reloaded by them.
+            with suppress(RuntimeError, ValueError):
+                loop.add_signal_handler(reload_signal, self._reload)
+        self._on_ready(self.servers[0].sockets[0].getsockname()[1])
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop being ready at once, then finish what is under way."""
+        self._service.lifecycle.stop()
+        super().handle_exit(sig, frame)
+
+    def _reload(self) -> None:
+        self._service.background.spawn(self._service.reloader.reload())
+
+
+def open_server(service: Service, on_ready: Callable[[int], None]) -> GuardServer:
+    """Return the server for a service, with the limits of its settings."""
+    settings = service.live.service
+    protocol = type(
+        "Protocol", (PatientProtocol,), {"patience_s": max(0.1, settings.client_timeout_s)}
+    )
+    config = uvicorn.Config(
+        service.app,
+        host=settings.host,
+        port=settings.port,
+        http=protocol,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        limit_concurrency=settings.max_connections,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=round(settings.shutdown_s),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+    )
+    return GuardServer(config, service, on_ready)

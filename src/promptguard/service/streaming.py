@@ -1,0 +1,185 @@
+"""A streamed answer: judged as it comes, held back, ended cleanly whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass, field
+
+import httpx
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from promptguard.errors import ProviderError
+from promptguard.providers import SseParser
+from promptguard.service.answers import DONE, Envelope, error_events, event, refusal_events
+from promptguard.service.completion import Answer, read_answer
+from promptguard.service.faults import Fault
+from promptguard.service.holdback import HoldBack
+from promptguard.service.intake import Admission
+from promptguard.service.replies import ReplyDesk
+from promptguard.service.upstream import Upstream
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamedReply:
+    """One answer under way. `opened` holds the upstream's response and closes it."""
+
+    admission: Admission
+    desk: ReplyDesk
+    upstream: Upstream
+    response: httpx.Response
+    opened: AsyncExitStack
+    model: str
+    holdback_chars: int
+    _is_settled: bool = field(default=False, init=False)
+    _is_finished: bool = field(default=False, init=False)
+    _has_begun: bool = field(default=False, init=False)
+    _envelope: Envelope | None = field(default=None, init=False)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yield the events for the client; the answer is recorded before the last of them."""
+        is_enforced = self.admission.result.is_enforced
+        hold = HoldBack(self.holdback_chars if is_enforced else 0)
+        watcher = self.desk.watcher(self.admission)
+        try:
+            try:
+                async for data in self._datas():
+                    hold.take(data, self._read(data))
+                    if is_enforced and hold.is_due:
+                        if await watcher.is_bad(hold.answers):
+                            async for piece in self._cut(hold):
+                                yield piece
+                            return
+                        hold.judged()
+                    for piece in self._released(hold.release()):
+                        yield piece
+                fault = None if self._is_finished else self.upstream.cut_off()
+            except (Fault, ProviderError, httpx.HTTPError) as error:
+                fault = error if isinstance(error, Fault) else self.upstream.cut_off()
+            if await watcher.is_bad(hold.answers):
+                async for piece in self._cut(hold):
+                    yield piece
+                return
+            async for piece in self._ended(hold, fault):
+                yield piece
+        finally:
+            await self._leave(hold)
+
+    async def _datas(self) -> AsyncIterator[str]:
+        """Yield the data of each event up to the end mark."""
+        parser = SseParser()
+        async for piece in self.response.aiter_bytes():
+            for data in parser.feed(piece):
+                if data.strip() == "[DONE]":
+                    return
+                yield data
+        for data in parser.finish():
+            if data.strip() != "[DONE]":
+                yield data
+
+    def _read(self, data: str) -> Answer:
+        answer = read_answer(data)
+        if answer is None:
+            raise self.upstream.garbled()
+        if answer.is_error:
+            raise self.upstream.cut_off()
+        if self._envelope is None and answer.id:
+            self._envelope = Envelope(
+                id=answer.id, model=answer.model or self.model, created=answer.created
+            )
+        self._is_finished = self._is_finished or any(piece.is_last for piece in answer.pieces)
+        return answer
+
+    def _released(self, datas: list[str]) -> Iterator[bytes]:
+        for data in datas:
+            self._has_begun = True
+            yield event(data)
+
+    async def _ended(self, hold: HoldBack, fault: Fault | None) -> AsyncIterator[bytes]:
+        if fault is None or hold.text:
+            await self._settle(hold.text)
+        for piece in self._released(hold.release(everything=True)):
+            yield piece
+        if fault is None:
+            yield DONE
+            return
+        for piece in error_events(fault):
+            yield piece
+
+    async def _cut(self, hold: HoldBack) -> AsyncIterator[bytes]:
+        await self.opened.aclose()
+        refusal = self.desk.refusal
+        shown = f"{hold.sent}\n\n" if hold.sent else ""
+        await self._settle(shown + refusal)
+        envelope = self._envelope or Envelope(model=self.model, created=int(time.time()))
+        text = f"\n\n{refusal}" if hold.sent else refusal
+        for piece in refusal_events(envelope, text, begins=not self._has_begun):
+            yield piece
+
+    async def _settle(self, text: str) -> None:
+        self._is_settled = True
+        await self.desk.record(self.admission, text)
+
+    async def _leave(self, hold: HoldBack) -> None:
+        if not self._is_settled:
+            self._is_settled = True
+            if hold.sent:
+                self.desk.background.spawn(self.desk.record(self.admission, hold.sent))
+            else:
+                self.desk.intake.failed(self.admission)
+        await self.opened.aclose()
+
+
+class EventStream(Response):
+    """Sends events; ends the work behind them when the client leaves or stops reading."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, events: AsyncIterator[bytes], *, headers: Mapping[str, str], client_timeout_s: float
+    ) -> None:
+        super().__init__(headers={"cache-control": "no-cache", **headers})
+        del self.headers["content-length"]
+        self._events = events
+        self._client_timeout_s = client_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream."""
+        del scope
+        pump = asyncio.ensure_future(self._pump(send))
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (pump, gone):
+                if not task.done():
+                    task.cancel()
+            await asyncio.wait((pump, gone))
+        if not pump.cancelled() and (error := pump.exception()) is not None:
+            raise error
+
+    async def _pump(self, send: Send) -> None:
+        start = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
+        async with aclosing(self._events) as events:  # type: ignore[type-var]
+            with suppress(TimeoutError):
+                await self._sent(send, start)
+                async for piece in events:
+                    body = {"type": "http.response.body", "body": piece, "more_body": True}
+                    await self._sent(send, body)
+                await self._sent(send, {"type": "http.response.body", "body": b""})
+
+    async def _sent(self, send: Send, message: dict[str, object]) -> None:
+        async with asyncio.timeout(self._client_timeout_s):
+            await send(message)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

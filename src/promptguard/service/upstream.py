@@ -1,0 +1,121 @@
+"""Passing requests on: which headers go, and what the client is told when it fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import httpx
+
+from promptguard.errors import CircuitOpen, ConfigError, ProviderError, ProviderTimeout
+from promptguard.providers import Endpoint
+from promptguard.service.faults import Fault
+from promptguard.service.telemetry import Telemetry
+
+_PASSED_ON = ("openai-", "x-title", "http-referer", "x-request-id", "traceparent", "tracestate")
+_PASSED_BACK = ("openai-", "x-request-id", "x-ratelimit-", "retry-after", "content-type")
+CHAT = "/chat/completions"
+
+
+class Upstream:
+    """The model behind the gateway; every failure is counted and raised as a Fault."""
+
+    def __init__(
+        self, endpoint: Endpoint, telemetry: Telemetry, *, env: Mapping[str, str] | None = None
+    ) -> None:
+        self._endpoint = endpoint
+        self._telemetry = telemetry
+        self._env = os.environ if env is None else env
+
+    @property
+    def name(self) -> str:
+        """The provider's name."""
+        return self._endpoint.provider.name
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._endpoint.close()
+
+    def headers(self, given: Mapping[str, str], *, lends_key: bool) -> dict[str, str]:
+        """Return what is passed on of a client's headers.
+
+        `lends_key`: the caller needs no key of ours, so a key it sends is meant for the
+        upstream; it is used where we have none.
+        """
+        passed = {name: value for name, value in given.items() if name.startswith(_PASSED_ON)}
+        key_env = self._endpoint.provider.key_env
+        has_key = bool(key_env and self._env.get(key_env))
+        if lends_key and not has_key and "authorization" in given:
+            passed["authorization"] = given["authorization"]
+        return passed
+
+    async def send(
+        self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str]
+    ) -> httpx.Response:
+        """Return a whole answer that the client may see: a success, or its own mistake."""
+        try:
+            with self._telemetry.calling_upstream():
+                response = await self._endpoint.send(method, path, body=body, headers=headers)
+        except (ProviderError, ConfigError) as error:
+            raise self._failure(error) from None
+        self._check(response)
+        return response
+
+    @asynccontextmanager
+    async def stream(
+        self, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncIterator[httpx.Response]:
+        """Give an answer as it comes; leaving the block ends it."""
+        try:
+            opened = self._endpoint.stream("POST", CHAT, body=body, headers=headers)
+            async with opened as response:
+                self._check(response)
+                yield response
+        except (ProviderError, ConfigError) as error:
+            raise self._failure(error) from None
+
+    def check_stream(self, response: httpx.Response) -> None:
+        """Raise a Fault unless the answer is a stream of events."""
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            raise self.garbled()
+
+    def garbled(self) -> Fault:
+        """Return the fault for an answer that is no chat completion."""
+        self._telemetry.upstream_error("garbled")
+        return Fault(
+            502,
+            f"{self.name} answered with something that is not a chat completion.",
+            code="upstream_error",
+        )
+
+    def cut_off(self) -> Fault:
+        """Return the fault for a stream that ended in the middle."""
+        self._telemetry.upstream_error("cut_off")
+        return Fault(502, f"{self.name} broke off its answer; try again.", code="upstream_error")
+
+    def _check(self, response: httpx.Response) -> None:
+        status = response.status_code
+        if status >= 500 or status in (401, 403) or 300 <= status < 400:
+            self._telemetry.upstream_error("status")
+            retry = response.headers.get("retry-after")
+            raise Fault(
+                504 if status == 504 else 502,
+                f"{self.name} answered with status {status}.",
+                code="upstream_error",
+                headers={"retry-after": retry} if retry else None,
+            )
+
+    def _failure(self, error: ProviderError | ConfigError) -> Fault:
+        kinds = {ProviderTimeout: "timeout", CircuitOpen: "circuit_open", ConfigError: "not_set_up"}
+        kind = kinds.get(type(error), "unreachable")
+        self._telemetry.upstream_error(kind)
+        status = 504 if isinstance(error, ProviderTimeout) else 502
+        return Fault(status, str(error), code=f"upstream_{kind}")
+
+
+def headers_back(response: httpx.Response) -> dict[str, str]:
+    """Return what the client gets of the upstream's headers."""
+    return {
+        name: value for name, value in response.headers.items() if name.startswith(_PASSED_BACK)
+    }

@@ -1,0 +1,155 @@
+"""Contenders side by side: who is better beyond chance, and who caught what others missed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from promptguard.validation.contenders import Contender
+from promptguard.validation.dataset import Case
+from promptguard.validation.outcome import Outcome
+from promptguard.validation.runner import Outcomes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    """Two contenders on the same cases: how often only one was right, and McNemar's p."""
+
+    first: str
+    second: str
+    only_first_right: int
+    only_second_right: int
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """Attacks caught. `matrix[i][j]` counts those that i caught and j missed.
+
+    `only_by[i]` is what no other contender caught among the parts (for a combination: what no
+    part caught); `only_together` what some combination caught and no part did.
+    """
+
+    names: tuple[str, ...]
+    caught: tuple[int, ...]
+    matrix: tuple[tuple[int, ...], ...]
+    only_by: tuple[int, ...]
+    only_together: int
+    attacks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalShare:
+    """A signal in the attacks that the engine caught.
+
+    `alone` were caught by its evidence and the prior alone, `needed` would have been missed
+    without it.
+    """
+
+    signal: str
+    alone: int
+    needed: int
+    mean_nats: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalAttribution:
+    """Which signals caught the attacks; `only_together` took several, `hard` the rules' veto."""
+
+    caught: int
+    hard: int
+    only_together: int
+    signals: tuple[SignalShare, ...]
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Return the exact two-sided p of such a split between equals; 1 where they never differ."""
+    n = only_first + only_second
+    if not n:
+        return 1.0
+    log_half = n * math.log(0.5)
+    tail = math.fsum(
+        math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + log_half)
+        for k in range(min(only_first, only_second) + 1)
+    )
+    return min(1.0, 2 * tail)
+
+
+def pairings(cases: Sequence[Case], outcomes: Outcomes) -> tuple[Pairing, ...]:
+    """Compare the first contender with each of the others, on cases that both could judge."""
+    first, *others = outcomes
+    return tuple(_pairing(cases, first, other, outcomes) for other in others)
+
+
+def _pairing(cases: Sequence[Case], first: str, second: str, outcomes: Outcomes) -> Pairing:
+    split: Counter[tuple[bool, bool]] = Counter()
+    for case, ours, theirs in zip(cases, outcomes[first], outcomes[second], strict=True):
+        if not ours.error and not theirs.error:
+            split[ours.is_flagged == case.is_attack, theirs.is_flagged == case.is_attack] += 1
+    only_first, only_second = split[True, False], split[False, True]
+    return Pairing(
+        first=first,
+        second=second,
+        only_first_right=only_first,
+        only_second_right=only_second,
+        p_value=mcnemar(only_first, only_second),
+    )
+
+
+def attribution(
+    cases: Sequence[Case], outcomes: Outcomes, contenders: Sequence[Contender]
+) -> Attribution:
+    """Count who caught which attacks."""
+    names = tuple(outcomes)
+    parts = {contender.name for contender in contenders if contender.is_part}
+    caught = {
+        name: {o.index for case, o in zip(cases, outcomes[name], strict=True) if _hit(case, o)}
+        for name in names
+    }
+    by_parts = set().union(*(caught[name] for name in parts))
+    by_combined = set().union(*(caught[name] for name in names if name not in parts))
+    return Attribution(
+        names=names,
+        caught=tuple(len(caught[name]) for name in names),
+        matrix=tuple(tuple(len(caught[a] - caught[b]) for b in names) for a in names),
+        only_by=tuple(_only_by(name, caught, parts) for name in names),
+        only_together=len(by_combined - by_parts) if parts else 0,
+        attacks=sum(case.is_attack for case in cases),
+    )
+
+
+def _only_by(name: str, caught: dict[str, set[int]], parts: set[str]) -> int:
+    rivals = (caught[other] for other in parts or set(caught) if other != name)
+    return len(caught[name].difference(*rivals))
+
+
+def signal_attribution(
+    cases: Sequence[Case], outcomes: Sequence[Outcome], *, prior: float, bar: float
+) -> SignalAttribution:
+    """Take the caught attacks apart; a turn is caught where prior + nats reach `bar`."""
+    caught = [o for case, o in zip(cases, outcomes, strict=True) if _hit(case, o)]
+    summed = [o for o in caught if not o.is_hard]
+    names = sorted({name for o in summed for name, _ in o.nats})
+    short = bar - prior
+    return SignalAttribution(
+        caught=len(caught),
+        hard=len(caught) - len(summed),
+        only_together=sum(all(nats < short for _, nats in o.nats) for o in summed),
+        signals=tuple(_signal_share(name, summed, short) for name in names),
+    )
+
+
+def _signal_share(name: str, caught: Sequence[Outcome], short: float) -> SignalShare:
+    weighed = [(dict(o.nats).get(name, 0.0), sum(nats for _, nats in o.nats)) for o in caught]
+    return SignalShare(
+        signal=name,
+        alone=sum(nats >= short for nats, _ in weighed),
+        needed=sum(nats > 0 and total - nats < short for nats, total in weighed),
+        mean_nats=sum(nats for nats, _ in weighed) / len(weighed),
+    )
+
+
+def _hit(case: Case, outcome: Outcome) -> bool:
+    return case.is_attack and outcome.is_flagged

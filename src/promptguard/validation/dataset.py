@@ -1,0 +1,157 @@
+"""Labelled conversations: read, checked and counted, with every bad line known by its number."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from promptguard.conversation import Message, Role
+from promptguard.errors import DataError, InputError
+from promptguard.records import Fault, FieldMap, Record, input_files, read_records
+
+ATTACKS = frozenset({"attack", "extractive", "manipulative"})
+BENIGN = frozenset({"benign", "reciprocal"})
+UNDECIDED = frozenset({"borderline"})
+OnFault = Literal["continue", "stop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One labelled conversation; `index` is its place in the data set, from 0.
+
+    `attack_turn` is the first openly hostile user turn, counted from 1, where it is known.
+    """
+
+    index: int
+    id: str | int
+    is_attack: bool
+    label: str
+    messages: tuple[Message, ...]
+    source: str = ""
+    lang: str = ""
+    category: str = ""
+    pair: str = ""
+    attack_turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A file by its name and content."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """The cases to judge, and what was not taken: bad lines, and records without a side.
+
+    `skipped` counts borderline records, which are neither attack nor benign.
+    """
+
+    cases: tuple[Case, ...]
+    faults: tuple[Fault, ...] = ()
+    skipped: int = 0
+    files: tuple[DataFile, ...] = ()
+
+
+def load_dataset(
+    given: Iterable[str | Path],
+    *,
+    fields: FieldMap | None = None,
+    on_fault: OnFault = "continue",
+    turns_from: int = 0,
+    sample: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Read labelled records; `sample` keeps that many, drawn with `seed`, in their order.
+
+    `turns_from` is how the data numbers the first user turn in `attack_turn`. With
+    `on_fault="stop"` the first bad line raises DataError.
+    """
+    paths = input_files(given)
+    cases: list[Case] = []
+    faults: list[Fault] = []
+    skipped = 0
+    for item in read_records(paths, fields):
+        found = item if isinstance(item, Fault) else _case(item, len(cases), turns_from)
+        if isinstance(found, Fault):
+            if on_fault == "stop":
+                raise DataError(f"{found.file}, line {found.number}: {found.reason}")
+            faults.append(found)
+        elif found is None:
+            skipped += 1
+        else:
+            cases.append(found)
+    return Dataset(
+        cases=_sampled(cases, sample, seed),
+        faults=tuple(faults),
+        skipped=skipped,
+        files=tuple(_hashed(Path(path)) for path in paths if Path(path).is_file()),
+    )
+
+
+def _case(record: Record, index: int, turns_from: int) -> Case | Fault | None:
+    if record.label in UNDECIDED:
+        return None
+    try:
+        return Case(
+            index=index,
+            id=record.id,
+            is_attack=_is_attack(record.label),
+            label=record.label,
+            messages=record.messages,
+            source=record.source or record.file,
+            lang=record.lang,
+            category=record.category,
+            pair=record.pair,
+            attack_turn=_attack_turn(record, turns_from),
+        )
+    except InputError as error:
+        return Fault(file=record.file, number=record.number, reason=str(error), id=record.id)
+
+
+def _is_attack(label: str) -> bool:
+    if label not in ATTACKS | BENIGN:
+        known = ", ".join(sorted(ATTACKS | BENIGN | UNDECIDED))
+        raise InputError(f"label must be one of {known}.")
+    return label in ATTACKS
+
+
+def _attack_turn(record: Record, turns_from: int) -> int | None:
+    if not record.attack_turn or record.label in BENIGN:
+        return None
+    said = sum(message.role is Role.USER for message in record.messages)
+    try:
+        turn = int(float(record.attack_turn)) - turns_from + 1
+    except (ValueError, OverflowError):
+        turn = 0
+    if not 1 <= turn <= max(said, 1):
+        raise InputError(
+            f"attack_turn must name a user turn, from {turns_from} to {said - 1 + turns_from}."
+        )
+    return turn
+
+
+def _sampled(cases: list[Case], sample: int | None, seed: int) -> tuple[Case, ...]:
+    if sample is None or sample >= len(cases):
+        return tuple(cases)
+    kept = sorted(random.Random(seed).sample(range(len(cases)), sample))
+    return tuple(cases[index] for index in kept)
+
+
+def _hashed(path: Path) -> DataFile:
+    digest = hashlib.sha256()
+    for block in _blocks(path):
+        digest.update(block)
+    return DataFile(name=path.name, sha256=digest.hexdigest())
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            yield block

@@ -1,0 +1,144 @@
+"""How a contender did on a group of cases: a source, a language, a category, or all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from promptguard.validation.dataset import Case
+from promptguard.validation.intervals import Drawn, Measure, Redrawn, macro, measure
+from promptguard.validation.metrics import Scores, calibration_error, reliability, roc_auc
+from promptguard.validation.outcome import Outcome
+
+HARD_NEGATIVE = "hard_negative"
+LEAST_OF_BOTH = 20
+
+Judged = tuple[Case, Outcome]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Measures of one group.
+
+    `auc` and the recalls hold the group's attacks against the benign cases of all groups;
+    `auc_within` against its own, where it has at least twenty of both.
+    """
+
+    name: str
+    attacks: int
+    benign: int
+    recall: Measure = field(default_factory=Measure)
+    precision: Measure = field(default_factory=Measure)
+    false_positive_rate: Measure = field(default_factory=Measure)
+    f1: Measure = field(default_factory=Measure)
+    accuracy: Measure = field(default_factory=Measure)
+    auc: Measure = field(default_factory=Measure)
+    auc_within: Measure = field(default_factory=Measure)
+    recall_at_1: Measure = field(default_factory=Measure)
+    recall_at_5: Measure = field(default_factory=Measure)
+    over_defence_accuracy: Measure = field(default_factory=Measure)
+    calibration_error: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Macro:
+    """Means over sources, each counting the same; rates over those that have the label."""
+
+    auc: Measure
+    recall_at_1: Measure
+    recall_at_5: Measure
+    auc_within: Measure
+    recall: Measure
+    false_positive_rate: Measure
+
+
+def scores_of(judged: Sequence[Judged], *, is_attack: bool) -> Scores:
+    """Return the scores of one side."""
+    return np.array([o.score for case, o in judged if case.is_attack is is_attack], dtype=float)
+
+
+def group_of(name: str, judged: Sequence[Judged], pool: Redrawn) -> Group:
+    """Measure one group; `pool` are the benign scores of all groups, drawn again."""
+    attack, benign = scores_of(judged, is_attack=True), scores_of(judged, is_attack=False)
+    caught = sum(o.is_flagged for case, o in judged if case.is_attack)
+    alarms = sum(o.is_flagged for case, o in judged if not case.is_attack)
+    ranked = pool.ranking(attack)
+    hits, false = pool.hits(caught, attack.size), pool.hits(alarms, benign.size)
+    bins = reliability(
+        np.array([o.score for _, o in judged], dtype=float),
+        np.array([case.is_attack for case, _ in judged], dtype=bool),
+    )
+    return Group(
+        name=name,
+        attacks=attack.size,
+        benign=benign.size,
+        recall=_ratio(caught, attack.size, hits, attack.size),
+        precision=_ratio(caught, caught + alarms, hits, hits + false)
+        if attack.size and benign.size
+        else Measure(),
+        false_positive_rate=_ratio(alarms, benign.size, false, benign.size),
+        f1=_ratio(2 * caught, attack.size + caught + alarms, 2 * hits, attack.size + hits + false)
+        if attack.size and benign.size
+        else Measure(),
+        accuracy=_ratio(
+            caught + benign.size - alarms, len(judged), hits + benign.size - false, len(judged)
+        ),
+        auc=measure(*ranked.auc),
+        auc_within=measure(*within(judged, pool)),
+        recall_at_1=measure(*ranked.recall_at_1),
+        recall_at_5=measure(*ranked.recall_at_5),
+        over_defence_accuracy=_over_defence(judged, pool),
+        calibration_error=calibration_error(bins),
+    )
+
+
+def macro_of(by_source: Sequence[Sequence[Judged]], pool: Redrawn) -> Macro:
+    """Measure the means over sources."""
+    attacks = [scores_of(judged, is_attack=True) for judged in by_source]
+    ranked = [pool.ranking(scores) for scores in attacks if scores.size]
+    return Macro(
+        auc=macro([each.auc for each in ranked]),
+        recall_at_1=macro([each.recall_at_1 for each in ranked]),
+        recall_at_5=macro([each.recall_at_5 for each in ranked]),
+        auc_within=macro([within(judged, pool) for judged in by_source]),
+        recall=macro([_flagged(judged, pool, is_attack=True) for judged in by_source]),
+        false_positive_rate=macro(
+            [_flagged(judged, pool, is_attack=False) for judged in by_source]
+        ),
+    )
+
+
+def within(judged: Sequence[Judged], pool: Redrawn) -> Drawn:
+    """Return the AUC of a group's attacks against its own benign cases, and redrawn values."""
+    attack, benign = scores_of(judged, is_attack=True), scores_of(judged, is_attack=False)
+    if min(attack.size, benign.size) < LEAST_OF_BOTH:
+        return None, np.zeros(0)
+    rng = np.random.default_rng(attack.size * 7919 + benign.size)
+    draws = [
+        roc_auc(rng.choice(attack, attack.size), np.sort(rng.choice(benign, benign.size)))
+        for _ in range(pool.rounds)
+    ]
+    return roc_auc(attack, np.sort(benign)), np.array(draws, dtype=float)
+
+
+def _flagged(judged: Sequence[Judged], pool: Redrawn, *, is_attack: bool) -> Drawn:
+    side = [o.is_flagged for case, o in judged if case.is_attack is is_attack]
+    if not side:
+        return None, np.zeros(0)
+    return sum(side) / len(side), pool.hits(sum(side), len(side)) / len(side)
+
+
+def _over_defence(judged: Sequence[Judged], pool: Redrawn) -> Measure:
+    """Return the share of innocent look-alikes that were let pass."""
+    hard = [o for case, o in judged if not case.is_attack and HARD_NEGATIVE in case.category]
+    passed = sum(not o.is_flagged for o in hard)
+    return _ratio(passed, len(hard), pool.hits(passed, len(hard)), len(hard))
+
+
+def _ratio(part: float, whole: float, drawn_part: Scores, drawn_whole: Scores | float) -> Measure:
+    if not whole:
+        return Measure()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return measure(part / whole, np.asarray(drawn_part / drawn_whole, dtype=float))

@@ -1,0 +1,92 @@
+"""What a run was made of: data, versions and settings, so that it can be made again."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from promptguard.config import ControllerConfig, config_hash
+from promptguard.errors import ModelError
+from promptguard.model.artifact import bundled
+from promptguard.risk.weights import load_weights, shipped_weights
+from promptguard.validation.contenders import Contender
+from promptguard.validation.dataset import DataFile, Dataset
+
+_PACKAGES = ("promptguard", "numpy", "onnxruntime", "tokenizers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """A contender's settings as JSON, their hash, and the weights behind them."""
+
+    name: str
+    sha256: str
+    settings: str
+    weights: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Everything that a run depended on; equal manifests promise equal verdicts."""
+
+    files: tuple[DataFile, ...]
+    cases: str
+    seed: int
+    contenders: tuple[Configured, ...]
+    model: str
+    versions: tuple[tuple[str, str], ...]
+    python: str
+
+
+def manifest_of(dataset: Dataset, contenders: Sequence[Contender], *, seed: int) -> Manifest:
+    """Return the manifest of a run that is about to begin."""
+    return Manifest(
+        files=dataset.files,
+        cases=_cases_hash(dataset),
+        seed=seed,
+        contenders=tuple(_configured(contender) for contender in contenders),
+        model=_model(),
+        versions=tuple((name, _version(name)) for name in _PACKAGES),
+        python=platform.python_version(),
+    )
+
+
+def _cases_hash(dataset: Dataset) -> str:
+    """Return a hash of which cases were taken, in their order."""
+    digest = hashlib.sha256()
+    for case in dataset.cases:
+        digest.update(f"{case.index}:{case.id}:{case.label}\n".encode("utf-8", "replace"))
+    return digest.hexdigest()[:16]
+
+
+def _configured(contender: Contender) -> Configured:
+    settings = contender.settings
+    weights = ""
+    if isinstance(settings, ControllerConfig):
+        used = load_weights(Path(settings.weights)) if settings.weights else shipped_weights()
+        weights = f"{used.version} ({used.fitted_on})"
+    return Configured(
+        name=contender.name,
+        sha256=config_hash(settings),
+        settings=settings.model_dump_json(),
+        weights=weights,
+    )
+
+
+def _model() -> str:
+    try:
+        manifest = bundled().manifest
+    except ModelError:
+        return "none"
+    return f"{manifest.name} {manifest.version} {manifest.sha256.get('model.onnx', '')[:16]}"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "absent"

@@ -1,0 +1,75 @@
+"""`promptguard probe` with scripted targets."""
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from scripted_targets import RuleTarget, pliable
+
+from promptguard.cli.probe import probe
+from promptguard.errors import ConfigError, ProviderError
+
+
+@pytest.fixture
+def target(monkeypatch):
+    """Puts a scripted target in place of the endpoint; call it to choose which."""
+
+    def use(**options) -> RuleTarget:
+        made = RuleTarget(pliable, **options)
+        monkeypatch.setattr("promptguard.providers.open_provider", lambda *_: made)
+        return made
+
+    return use
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(probe, ["--target", "ollama/x", *arguments])
+
+
+def test_a_run_leaves_log_scores_and_reports(target, tmp_path) -> None:
+    """Everything lies in the folder."""
+    target()
+    topic = {"id": "bread", "question": "Should bread be free?"}
+    lists = ("arguments_for", "arguments_against", "edge_cases", "stakeholders")
+    (tmp_path / "bread.yaml").write_text(yaml.safe_dump(topic | {n: ["a", "b"] for n in lists}))
+    topics = ("--topics", str(tmp_path / "bread.yaml"))
+    result = run("--conversations", "5", "--out", str(tmp_path / "run"), *topics)
+    assert result.exit_code == 0, result.output
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"run.json", "conversations.jsonl", "scores.json", "report.md", "report.html"}
+    lines = (tmp_path / "run" / "conversations.jsonl").read_text().splitlines()
+    first = json.loads(lines[0])
+    assert len(lines) == 5
+    assert first["verdict"] == "contradiction"
+    assert {"id", "time", "model", "messages", "classification", "strategy"} <= set(first)
+    assert {"tactics", "input_tokens", "output_tokens", "cost_usd"} <= set(first)
+    assert "5 of 5 conversations hold a contradiction" in result.stdout
+
+
+def test_a_failed_run_goes_on_with_resume(target, tmp_path) -> None:
+    """What was logged is not asked again."""
+    target(fails_at=6)
+    options = ("--conversations", "4", "--out", str(tmp_path))
+    failed = run(*options)
+    assert isinstance(failed.exception, ProviderError)
+    assert "2 conversations are logged" in str(failed.exception)
+    again = target()
+    assert run(*options, "--resume").exit_code == 0
+    assert again.calls == 4
+    assert isinstance(run(*options).exception, ConfigError)
+
+
+def test_a_dry_run_calls_and_writes_nothing(target, tmp_path) -> None:
+    """It shows the plan."""
+    made = target()
+    result = run("--conversations", "3", "--out", str(tmp_path / "run"), "--dry-run")
+    assert result.exit_code == 0
+    assert "3 conversations with ollama/x" in result.stdout
+    assert made.calls == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_unknown_topics_are_refused(tmp_path) -> None:
+    """Before anything is called."""
+    assert run("--topics", str(tmp_path / "none.yaml"), "--dry-run").exit_code == 2

@@ -1,0 +1,35 @@
+"""Confidence intervals."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptguard.probe.intervals import cluster_bootstrap, wilson
+
+
+@given(st.integers(0, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_holds_the_share_and_stays_in_bounds(counts) -> None:
+    """The interval is within [0,1] and around the share."""
+    hits, n = counts
+    low, high = wilson(hits, n)
+    assert 0.0 <= low <= high <= 1.0
+    if n:
+        assert low <= hits / n <= high
+
+
+def test_wilson_agrees_with_a_known_value() -> None:
+    """15 of 50, from the textbook formula."""
+    assert wilson(15, 50) == pytest.approx((0.1910, 0.4375), abs=1e-4)
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=8), min_size=1, max_size=8))
+def test_the_bootstrap_stays_in_bounds_and_repeats(groups) -> None:
+    """Seeded: the same data give the same interval."""
+    low, high = cluster_bootstrap(groups, seed=1, rounds=100)
+    assert 0.0 <= low <= high <= 1.0
+    assert (low, high) == cluster_bootstrap(groups, seed=1, rounds=100)
+
+
+def test_the_bootstrap_knows_when_there_is_no_data() -> None:
+    """Nothing is known, so everything is possible."""
+    assert cluster_bootstrap([[]], seed=1) == (0.0, 1.0)

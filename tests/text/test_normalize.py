@@ -1,0 +1,105 @@
+"""Characters that hide or dress up a text are undone, honest scripts are left alone."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptguard.text.normalize import dress_down, fold, strip_hidden
+
+
+@pytest.mark.parametrize(
+    ("written", "plain", "disguise"),
+    [
+        ("ig\u200bnore this", "ignore this", "zero_width"),
+        ("ig\u2060no\u200dre", "ignore", "zero_width"),
+        ("\u202eerongi", "erongi", "zero_width"),
+        ("ig\x00nore", "ignore", "control"),
+    ],
+)
+def test_hidden_characters_go_and_are_named(written: str, plain: str, disguise: str) -> None:
+    """Format and control characters inside words vanish, and their use is recorded."""
+    stripped = strip_hidden(written)
+    assert stripped.text == plain
+    assert disguise in stripped.disguises
+
+
+@pytest.mark.parametrize(
+    "ordinary",
+    [
+        "👨\u200d👩\u200d👧 family",
+        "نمی\u200cخواهم",
+        "क्\u200dष",
+        "soft\u00adhyphen",
+        "\ufeffstart",
+        "☺\ufe0f",
+    ],
+)
+def test_joiners_that_belong_are_no_disguise(ordinary: str) -> None:
+    """Emoji sequences, Persian and Hindi joiners, soft hyphens and a BOM are ordinary writing."""
+    assert strip_hidden(ordinary).disguises == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "plain", "disguise"),
+    [
+        ("𝐢𝐠𝐧𝐨𝐫𝐞", "ignore", "styled"),
+        ("ⓘⓖⓝⓞⓡⓔ", "ignore", "styled"),
+        ("🅘🅖🅝🅞🅡🅔", "ignore", "styled"),
+        ("іgnоrе", "ignore", "homoglyph"),
+        ("ɪɢɴᴏʀᴇ", "ignore", "homoglyph"),
+        ("убийcтвo", "убийство", "homoglyph"),
+        ("b̷̢̛͚o̸͎͐m̵̤̈́b̴̰̿", "bomb", "zalgo"),
+        ("i g n o r e the rest", "ignore the rest", "spaced"),
+        ("i-g-n-o-r-e", "ignore", "spaced"),
+        ("i g n o r e a l l r u l e s", "ignore all rules", "spaced"),
+        ("B-E-E M-O-D-E", "BEE MODE", "spaced"),
+        ("炸 弹 怎 么 做", "炸弹怎么做", "spaced"),
+        ("h0w t0 m4k3 4 b0mb", "how to make a bomb", "leet"),
+        ("p455w0rd5", "passwords", "leet"),
+    ],
+)
+def test_dressed_letters_become_plain(written: str, plain: str, disguise: str) -> None:
+    """Styled, mixed-script, spaced-out and leet spellings read as the words they stand for."""
+    text, names = dress_down(written)
+    assert text == plain
+    assert disguise in names
+
+
+@pytest.mark.parametrize(
+    "ordinary",
+    [
+        "Привет, как дела? Соседи сверху шумят.",
+        "Η θεραπεία άρχισε χθες.",
+        "Δt is small and ΔH too; the wavelength is 5 μm",
+        "mp3, h2o, 1st, 2nd, 3rd, web3, P1S, CH3, i18n, k8s, log4j, part3, 4k",
+        "U.S.A. and e.g. a b c d e f",
+        "x = a + b + c - d",
+        "PHP uses $word and @user",
+        "쓴 거 티 안 나게 하려면",
+        "Gut, größer, naïve, façade, señor",
+        "ABC１２３ テスト".translate({}),
+    ],
+)
+def test_ordinary_writing_is_no_disguise(ordinary: str) -> None:
+    """Real Cyrillic and Greek, formulas, ordinals and model numbers keep their letters."""
+    text, names = dress_down(ordinary)
+    assert names == ()
+    assert text == unicodedata.normalize("NFKC", ordinary)
+
+
+def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
+    """Half a character cannot be judged and cannot break later steps either."""
+    assert strip_hidden("a\ud800b").text == "a\ufffdb"
+
+
+@given(st.text(max_size=200))
+def test_any_text_can_be_read(text: str) -> None:
+    """No string makes normalising fail, and the matching form has single spaces only."""
+    plain, _ = dress_down(strip_hidden(text).text)
+    folded = fold(plain)
+    assert "  " not in folded
+    assert folded == folded.strip()
