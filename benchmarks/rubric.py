@@ -1,8 +1,9 @@
 """Measures the self-contradiction rubric on labelled dialogues.
 
-python -m benchmarks.rubric FILE.jsonl[.gz]... [--source NAME] [--json]
+python -m benchmarks.rubric FILE.jsonl[.gz]... [--source NAME] [--semantic] [--json]
 
-Each line holds `messages`, `source`, `lang` and a `label`: `contradiction` or `consistent`.
+Each line holds `messages`, `source`, `lang` and a `label`: `contradiction`, or anything else for
+dialogues without one.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from promptguard.model.encoder import shared_encoder
 from promptguard.probe.intervals import wilson
 from promptguard.rubrics.contradiction import Verdict, judge_contradiction
+from promptguard.rubrics.similarity import same_question_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +79,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--source", action="append", help="Only this source; repeatable.")
+    parser.add_argument("--semantic", action="store_true", help="Compare by embeddings.")
     parser.add_argument("--json", action="store_true", dest="as_json")
     options = parser.parse_args()
+    same_question = same_question_by(shared_encoder().embed) if options.semantic else None
     outcomes: dict[str, list[tuple[Verdict, bool]]] = {}
     for record in records(options.files):
         source = f"{record['source']} ({record['lang']})"
         if options.source and record["source"] not in options.source:
             continue
-        verdict = judge_contradiction(record["messages"]).verdict
+        verdict = judge_contradiction(record["messages"], same_question=same_question).verdict
         outcomes.setdefault(source, []).append((verdict, record["label"] == "contradiction"))
     measures = [measure(source, outcomes[source]) for source in sorted(outcomes)]
     if options.as_json:

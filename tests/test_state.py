@@ -78,7 +78,7 @@ def test_an_excerpt_keeps_head_and_tail() -> None:
 
 
 def test_messages_are_grouped_into_turns() -> None:
-    """Neighbouring user messages are one turn, tool results belong to it, system is left out."""
+    """Each user message begins a turn, tool results belong to it, system is left out."""
     messages = messages_from(
         [
             {"role": "system", "content": "be kind"},
@@ -90,9 +90,9 @@ def test_messages_are_grouped_into_turns() -> None:
         ]
     )
     steps = steps_of(messages)
-    assert [step.turn.text for step in steps] == ["a\nb", "c"]
-    assert steps[0].turn.tool_contents == ("t",)
-    assert steps[0].reply == "r"
+    assert [step.turn.text for step in steps] == ["a", "b", "c"]
+    assert steps[1].turn.tool_contents == ("t",)
+    assert steps[1].reply == "r"
 
 
 def test_the_same_transcript_gives_the_same_verdicts() -> None:

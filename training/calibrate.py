@@ -37,7 +37,7 @@ def identity_manifest(folder: Path, version: str, data: dict[str, int]) -> dict[
         "base": "all-MiniLM-L6-v2 with 7,742 Han characters added",
         "sha256": {n: hashlib.sha256((folder / n).read_bytes()).hexdigest() for n in FILES},
         "calibration": {name: {"scale": 1.0, "shift": 0.0} for name in (*OUTPUTS, "context")},
-        "thresholds": {name: 0.5 for name in (*OUTPUTS, "context")},
+        "thresholds": dict.fromkeys((*OUTPUTS, "context"), 0.5),
         "data": data,
     }
 

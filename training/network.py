@@ -59,11 +59,11 @@ class Network(nn.Module):
         places = torch.arange(ids.shape[1], device=ids.device)
         x = self.words(ids) + self.places(places) + self.speakers(speakers)
         x = self.dropout(self.norm(x))
-        weight = mask.to(x.dtype)
-        added = (1.0 - weight)[:, None, None, :] * -1e4
+        added = (1.0 - mask[:, None, None, :].to(x.dtype)) * -1e4
         for layer in self.layers:
             x = layer(x, added)
-        return (x * weight[..., None]).sum(1) / weight.sum(1, keepdim=True)
+        weight = mask[..., None].to(x.dtype)
+        return (x * weight).sum(1) / weight.sum(1)
 
     def forward(self, ids: Tensor, speakers: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return message logits (n, 4), context logits (n, 1) and unit embeddings (n, 384)."""

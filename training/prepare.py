@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from training.overlap import Overlap
+
 TRAINABLE = {"permissive", "SA", "authored"}
 KINDS = {  # category -> (manipulative, extractive, harmful); -1: unknown
     "jailbreak": (1, -1, -1),
@@ -34,6 +36,11 @@ TURNS_PER_CONVERSATION = 3
 MAX_CHARS = 6000
 
 Record = dict[str, Any]
+
+
+def said_by_user(record: Record) -> str:
+    """Return all the user's words of a record."""
+    return "\n".join(m["content"] or "" for m in record["messages"] if m["role"] != "assistant")
 
 
 def read(path: Path) -> Iterator[Record]:
@@ -99,16 +106,19 @@ def examples_of(record: Record, rng: random.Random) -> Iterator[Record]:
 def attack_prefixes(
     record: Record, said: list[list[str]], users: list[int], rng: random.Random
 ) -> Iterator[Record]:
-    """Yield prefixes of an attack: innocent before its first open turn, an attack from there."""
+    """Yield prefixes of an attack: innocent before its first open turn, an attack from there.
+
+    `attack_turn` counts user turns from 0.
+    """
     start = record.get("attack_turn")
-    if not start:
+    if start is None:
         return
-    if start > 2:
-        before = rng.randrange(0, start - 2)
+    if start > 1:
+        before = rng.randrange(0, start - 1)
         yield example(record, "context", said[: users[before] + 1], 0)
         yield example(record, "message", [said[users[before]]], 0)
-    if start < len(users):
-        yield example(record, "context", said[: users[start - 1] + 1], 1)
+    if start < len(users) - 1:
+        yield example(record, "context", said[: users[start] + 1], 1)
 
 
 def near(record: Record) -> str:
@@ -158,7 +168,11 @@ def main() -> None:
     held_whole: list[Record] = []
     dev: dict[tuple[str, str], list[Record]] = {}
     counts: Counter[str] = Counter()
-    authored = list(authored_records(options.shared, options.corpus))
+    tests = list(read(options.shared / "public_test.jsonl.gz"))
+    overlap = Overlap(said_by_user(record) for record in tests)
+    found = list(authored_records(options.shared, options.corpus))
+    authored = [record for record in found if not overlap.repeats(said_by_user(record))]
+    counts["(authored, too near a test record)"] = len(found) - len(authored)
     public = list(public_records(options.shared, options.corpus, {r.get("pair") for r in authored}))
     for record in [*public, *authored]:
         if record["flag"] in TRAINABLE:
@@ -180,7 +194,7 @@ def main() -> None:
     write(options.out / "dev.jsonl.gz", [whole(r) for r in chosen])
     write(
         options.out / "test.jsonl.gz",
-        [whole(r) for r in read(options.shared / "public_test.jsonl.gz")],
+        [whole(r) for r in tests],
     )
     manifest = {"sources": dict(sorted(counts.items())), "train": len(train), "held": len(held)}
     (options.out / "manifest.json").write_text(json.dumps(manifest, indent=1))

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as f
@@ -174,7 +175,7 @@ def fine_tune(
         optimiser.step()
         schedule.step()
         optimiser.zero_grad(set_to_none=True)
-        if step % 500 == 0:
+        if step % 100 == 0:
             print(
                 f"seed {seed} step {step} {loss.item():.3f} {time.time() - start:.0f}s", flush=True
             )
@@ -239,6 +240,7 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--parallel", type=Path, required=True)
     parser.add_argument("--aligned", type=Path, required=True, help="written if absent")
+    parser.add_argument("--begin", type=Path, help="weights of an earlier round to go on from")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=500)
@@ -280,6 +282,9 @@ def main() -> None:
     network = load_base(options.base).to(DEVICE)
     if options.aligned.exists():
         network.load_state_dict(torch.load(options.aligned, map_location=DEVICE))
+    elif options.begin:
+        network.load_state_dict({k: v.float() for k, v in load_file(str(options.begin)).items()})
+        torch.save(network.state_dict(), options.aligned)
     else:
         align(network, teacher, parallel, options)
         torch.save(network.state_dict(), options.aligned)

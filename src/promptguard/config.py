@@ -252,6 +252,8 @@ class ServiceConfig(_Settings):
     """Serve the web pages."""
     demo: bool = True
     """Load the bundled conversations once into an empty store."""
+    quality_report: str = "benchmarks/published.json"
+    """Validation report (JSON) that the quality page shows."""
 
     @field_validator("keys")
     @classmethod

@@ -108,13 +108,12 @@ class Controller:
         if self._provider is not None:
             await self._provider.close()
 
-    def reconfigure(self, config: ControllerConfig) -> None:
-        """Judge the turns to come by `config`, once everything it names could be read.
+    def reconfigure(self, judge: TurnJudge) -> None:
+        """Judge the turns to come with `judge` and by its configuration.
 
-        Raises ConfigError or DataError and changes nothing where that fails. Store and guarded
-        model stay as they are: they change only with a new controller.
+        Store and guarded model stay as they are: they change only with a new controller.
         """
-        judge = TurnJudge.open(config, encoder=self.judge.encoder)
+        config = judge.config
         second = PromptGuard(config.evaluation) if config.evaluation else None
         self.config, self.judge, self._second = config, judge, second
         self._config_hash = config_hash(config)
@@ -266,9 +265,7 @@ class Controller:
             verdict, after = await asyncio.to_thread(self.judge.judge, state, turn, now=now)
             if self._second is not None and DOUBT[0] <= verdict.mode <= DOUBT[1]:
                 metrics = await self._second.evaluate(user=turn.text)
-                second = replace(
-                    turn, judged=metrics.worst.falsehood
-                )
+                second = replace(turn, judged=metrics.worst.falsehood)
                 verdict, after = await asyncio.to_thread(self.judge.judge, state, second, now=now)
         except (EvaluationError, ModelError) as error:
             if self.config.on_evaluator_error == "raise":

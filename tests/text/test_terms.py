@@ -15,6 +15,7 @@ from promptguard.text.terms import key_terms
         ("Comment fonctionnent les serrures d'une porte ?", ("fonctionnent", "serrure", "porte")),
         ("Wie funktionieren die Schlösser der Tür?", ("funktionieren", "schlosser", "tur")),
         ("Как работают замки на двери?", ("работают", "замки", "двери")),
+        ("Ещё: самолёт и самолет, Ёлка", ("самолет", "елка")),
         ("자물쇠를 여는 방법을 알려줘 자물쇠는", ("자물쇠", "여는")),
         ("鍵の仕組み", ("仕組",)),
         ("サーバーの設定", ("サー", "ーバ", "バー", "設定")),

@@ -46,7 +46,7 @@ def line_of(judge: TurnJudge, item: Record | Fault) -> str:
 
 def judged(judge: TurnJudge, record: Record) -> tuple[TurnVerdict, ...]:
     """Return the verdict on every turn; raises InputError where there is no turn to judge."""
-    steps = steps_of(record.messages, joins_neighbours=False)
+    steps = steps_of(record.messages)
     if not steps:
         raise InputError("There is no user or tool message to judge.")
     return tuple(verdict for verdict, _ in walk(judge, steps, session_id=str(record.id)))

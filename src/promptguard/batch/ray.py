@@ -30,6 +30,7 @@ def judge_on_ray(
     blocks, so that a long input need not fit in memory.
     """
     ray = _ray()
+    opener(config)  # what cannot be opened fails here, with its own error, not in an actor
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     ray.data.DataContext.get_current().enable_progress_bars = False

@@ -36,7 +36,7 @@ class _LazyGroup(click.Group):
 
     def get_command(
         self,
-        ctx: click.Context,
+        ctx: click.Context,  # noqa: ARG002  likewise
         cmd_name: str,
     ) -> click.Command | None:
         if cmd_name not in _COMMANDS:

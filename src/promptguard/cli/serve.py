@@ -71,7 +71,7 @@ def _settings(
 
 def _over(settings: _Section, given: Mapping[str, object]) -> _Section:
     chosen = {name: value for name, value in given.items() if value is not None}
-    return type(settings)(**{**dict(settings), **chosen})
+    return type(settings)(**{**dict(iter(settings)), **chosen})
 
 
 def _announce(service: ServiceConfig, port: int) -> None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any
 
 import re2
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from promptguard.errors import DataError
 from promptguard.text.vocabulary import bare
@@ -21,16 +21,13 @@ from promptguard.text.vocabulary import bare
 MAX_CHARS = 100_000
 """Of a longer text the beginning and the end are searched, half of the bound each."""
 
-_SAME = str.maketrans("’‘ʼ`´ёЁ", "'''''ее")
+_SAME = str.maketrans("’‘ʼ´", "''''")
 _BLANKS = re.compile(r"[^\S\n]+")
 _LINE_ENDS = re.compile(r"\s*\n\s*")
 _QUOTED = re2.compile(
     r"(?s:```.{8,}?```)|`[^`\n]{16,}`|\"[^\"\n]{16,}\"|(?:^|\W)'[^'\n]{16,}'(?:\W|$)"
     r"|“[^”\n]{16,}”|„[^“”\n]{16,}[“”]|«[^»\n]{16,}»|「[^」\n]{8,}」|『[^』\n]{8,}』"
 )
-QUOTED_SHARE = 0.5
-"""What a feature counts for that stands in quotation marks or code: it is shown, not meant."""
-
 _LIST = re.compile(r"\{([a-z]+)\}")
 _FEW_WORDS = r"(?:[^\s.!?;]+\s){0,4}"
 # RE2 knows only ASCII word boundaries, so Russian gets its own.
@@ -72,7 +69,8 @@ class _File(BaseModel):
 
     version: int
     provenance: str
-    weights: dict[Feature, float]
+    quoted_share: Annotated[float, Field(ge=0, le=1)]
+    weights: dict[Feature, Annotated[float, Field(ge=0, le=1)]]
     lists: dict[str, dict[str, str]]
     pattern: tuple[Entry, ...]
 
@@ -90,6 +88,7 @@ class Structure:
     """Patterns per feature, and how much falsehood each feature means when it stands alone."""
 
     version: int
+    quoted_share: float
     weights: Mapping[Feature, float]
     entries: tuple[Entry, ...]
     compiled: Mapping[Feature, Any]
@@ -105,7 +104,7 @@ class Structure:
     def falsehood(self, found: Findings) -> float:
         """Return 1 - Π(1 - weight): each feature takes its share of the remaining doubt."""
         doubts = [1.0 - self.weights[feature] for feature in found.stated]
-        doubts += [1.0 - QUOTED_SHARE * self.weights[feature] for feature in found.quoted]
+        doubts += [1.0 - self.quoted_share * self.weights[feature] for feature in found.quoted]
         return 1.0 - math.prod(doubts)
 
     def _shown(self, features: Iterable[Feature], scans: list[str]) -> tuple[Feature, ...]:
@@ -129,10 +128,9 @@ def parse_structure(source: str) -> Structure:
         raise DataError(f"structure.toml: {error.error_count()} faults in its form.") from None
     if missing := set(Feature) - set(body.weights):
         raise DataError(f"structure.toml has no weight for {min(missing)}.")
-    if any(not 0.0 <= weight <= 1.0 for weight in body.weights.values()):
-        raise DataError("structure.toml: a weight must lie in [0, 1].")
     return Structure(
         version=body.version,
+        quoted_share=body.quoted_share,
         weights=body.weights,
         entries=body.pattern,
         compiled={
@@ -140,19 +138,6 @@ def parse_structure(source: str) -> Structure:
             for feature in Feature
         },
     )
-
-
-def entry_pattern(entry: Entry, lists: Mapping[str, Mapping[str, str]]) -> str:
-    """Return an entry's patterns as one in RE2 syntax; DataError names an unknown list."""
-    own = lists.get(entry.language, {})
-    try:
-        each = [_LIST.sub(lambda found: own[found[1]], text) for text in entry.patterns]
-        each = [_LIST.sub(lambda found: own[found[1]], text) for text in each]
-    except KeyError as error:
-        raise DataError(f"structure.toml: {entry.language} has no list {error}.") from None
-    spelled = "|".join(f"(?:{text})" for text in each)
-    spelled = spelled.replace(" ", r"\s").replace("~", _FEW_WORDS)
-    return _FRAMES.get(entry.language, "(?:%s)") % spelled
 
 
 def scannable(text: str) -> str:
@@ -170,8 +155,20 @@ def _compiled(feature: Feature, entries: list[Entry], body: _File) -> Any:
     options.log_errors = False
     if not entries:
         raise DataError(f"structure.toml has no pattern for {feature}.")
-    joined = "|".join(f"(?:{entry_pattern(entry, body.lists)})" for entry in entries)
+    joined = "|".join(f"(?:{_entry_pattern(entry, body.lists)})" for entry in entries)
     try:
         return re2.compile(joined, options)
     except re2.error:
         raise DataError(f"structure.toml: a pattern of {feature} is not valid RE2.") from None
+
+
+def _entry_pattern(entry: Entry, lists: Mapping[str, Mapping[str, str]]) -> str:
+    own = lists.get(entry.language, {})
+    try:
+        each = [_LIST.sub(lambda found: own[found[1]], text) for text in entry.patterns]
+        each = [_LIST.sub(lambda found: own[found[1]], text) for text in each]
+    except KeyError as error:
+        raise DataError(f"structure.toml: {entry.language} has no list {error}.") from None
+    spelled = "|".join(f"(?:{text})" for text in each)
+    spelled = spelled.replace(" ", r"\s").replace("~", _FEW_WORDS)
+    return _FRAMES.get(entry.language, "(?:%s)") % spelled

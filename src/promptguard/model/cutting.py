@@ -10,8 +10,8 @@ from collections.abc import Sequence
 CLS, SEP = 101, 102
 WINDOW, STRIDE = 160, 120
 MAX_WINDOWS = 24
-CONTEXT = 256
-USER_TOKENS, ASSISTANT_TOKENS, LAST_TOKENS = 64, 24, 120
+CONTEXT = 192
+USER_TOKENS, ASSISTANT_TOKENS, LAST_TOKENS = 48, 14, 80
 
 
 def message_windows(ids: Sequence[int], limit: int = MAX_WINDOWS) -> list[list[int]]:

@@ -6,6 +6,7 @@ import math
 import tomllib
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -111,7 +112,7 @@ class Weights(_Part):
         wanted = math.log(share)
         if wanted <= points[0][0]:
             return points[0][1]
-        for (left, low), (right, high) in zip(points, points[1:], strict=False):
+        for (left, low), (right, high) in pairwise(points):
             if wanted <= right:
                 return low + (high - low) * (wanted - left) / (right - left)
         return points[-1][1]

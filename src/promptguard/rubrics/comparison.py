@@ -24,7 +24,8 @@ _PREDICATE = re.compile(r"\W*\w+\W+\w{1,12}|\W*\w{1,12}")
 def are_comparable(first: Turn, second: Turn, same_question: SameQuestion | None = None) -> bool:
     """Say whether the two positions can contradict each other.
 
-    `same_question` judges two exchanges whose open questions differ; without it, shared words do.
+    `same_question` judges two turns whose open questions differ, by what each position is on;
+    without it, shared words do.
     """
     language = second.language
     if not (first.is_clear and second.is_clear) or language is None or first.language != language:
@@ -34,7 +35,7 @@ def are_comparable(first: Turn, second: Turn, same_question: SameQuestion | None
     if _is_turned_round(first, second, language):
         return False
     if same_question is not None and first.question != second.question:
-        return same_question(first.about, second.about)
+        return same_question(first.said, second.said)
     return _shares_subject(first, second, language)
 
 

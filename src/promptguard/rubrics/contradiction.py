@@ -66,7 +66,7 @@ def judge_contradiction(
 ) -> ContradictionVerdict:
     """Return the verdict on `conversation` with both positions and the reason.
 
-    `same_question` decides whether two exchanges are about one question; without it, shared
+    `same_question` decides whether two statements are about one question; without it, shared
     words decide. Raises InputError where the conversation has the wrong shape.
     """
     turns = tuple(turns_of(messages_from(conversation), shipped_patterns()))

@@ -1,4 +1,4 @@
-"""Whether two exchanges are about one question, by the likeness of their embeddings."""
+"""Whether two statements are about one question, by the likeness of their embeddings."""
 
 from __future__ import annotations
 

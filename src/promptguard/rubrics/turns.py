@@ -29,7 +29,6 @@ class Turn:
     question: str
     asked: str
     answer: str
-    opening: str
     language: LanguageRules | None
     reading: Reading
     acknowledgement: Span | None
@@ -51,11 +50,6 @@ class Turn:
         if statement is not None:
             return _sentence_around(statement, self.answer)
         return self.asked if kind in (Kind.AGREEMENT, Kind.CLAIM) else self.question
-
-    @property
-    def about(self) -> str:
-        """The exchange in short, for a judge of meaning."""
-        return f"{self.question}\n{self.opening}"
 
 
 def turns_of(messages: Sequence[Message], patterns: RubricPatterns) -> Iterator[Turn]:
@@ -107,7 +101,6 @@ def _turn(
         question=question,
         asked=asked,
         answer=answer,
-        opening=answer[: patterns.window_chars],
         language=language,
         reading=reading,
         acknowledgement=acknowledgement,

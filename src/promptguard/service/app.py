@@ -13,11 +13,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from promptguard.config import ServiceConfig
 from promptguard.errors import PromptGuardError
 from promptguard.service.audit import AuditLog
 from promptguard.service.auth import Authenticator
 from promptguard.service.background import Background
-from promptguard.service.demo import bundled_scenarios, load_demo
+from promptguard.service.demo import load_demo
 from promptguard.service.faults import error_response, fault_of, invalid_fields
 from promptguard.service.gateway import Gateway, gateway_routes
 from promptguard.service.guard_api import GuardApi, guard_routes
@@ -71,15 +72,15 @@ class Service:
 
     def _lifecycle(self, parts: Parts) -> Lifecycle:
         service = parts.settings.service
-        demo = partial(load_demo, parts.controller, bundled_scenarios(), clock=parts.clock)
+        demo = partial(load_demo, parts.controller, clock=parts.clock)
+        retention = Retention(
+            controller=parts.controller, telemetry=self.telemetry, clock=parts.clock
+        )
         return Lifecycle(
-            retention=Retention(
-                controller=parts.controller, telemetry=self.telemetry, clock=parts.clock
-            ),
             background=self.background,
             threads=service.threads,
             shutdown_s=service.shutdown_s,
-            starters=(demo,) if service.demo else (),
+            jobs=(retention.run, *((demo,) if service.demo else ())),
             closers=(self.upstream.close, parts.guard.close, parts.controller.close),
         )
 
@@ -107,15 +108,19 @@ class Service:
         return app
 
     def _add_routes(self, app: FastAPI, parts: Parts) -> None:
-        controller, service = parts.controller, parts.settings.service
+        controller = parts.controller
+
+        def service() -> ServiceConfig:
+            return self.live.service
+
         gateway = Gateway(
             desk=self.desk,
             upstream=self.upstream,
-            service=lambda: self.live.service,
+            service=service,
             has_keys=lambda: self.authenticator.has_keys,
         )
-        guard = GuardApi(desk=self.desk, guard=parts.guard, max_messages=service.max_messages)
-        litellm = LitellmApi(desk=self.desk, service=lambda: self.live.service, calls=RecentCalls())
+        guard = GuardApi(desk=self.desk, guard=parts.guard, service=service)
+        litellm = LitellmApi(desk=self.desk, service=service, calls=RecentCalls())
         sessions = SessionsApi(
             controller=controller, intake=self.intake, audit=self.audit, clock=parts.clock
         )

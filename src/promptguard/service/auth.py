@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from promptguard.errors import ConfigError
 from promptguard.service.faults import Fault
 
 KEY_PREFIX = "pg_"
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class Scope(StrEnum):
@@ -151,7 +151,15 @@ def check_host(host: str, keys: tuple[KeyConfig, ...]) -> None:
 
 def is_loopback(host: str) -> bool:
     """Say whether an address reaches only this machine."""
-    return host.strip("[]").lower() in _LOOPBACK or host.startswith("127.")
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
 
 
 def local_fault(headers: Mapping[str, str], peer: str | None) -> Fault | None:

@@ -16,8 +16,8 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[object, object, object]) -> None:
-        """Start `work`; its failure is logged, because nobody waits for it."""
-        task = asyncio.get_running_loop().create_task(_logged(work))
+        """Start `work`."""
+        task = asyncio.get_running_loop().create_task(logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -27,7 +27,8 @@ class Background:
             await asyncio.wait(tuple(self._tasks), timeout=timeout_s)
 
 
-async def _logged(work: Coroutine[object, object, object]) -> None:
+async def logged(work: Coroutine[object, object, object]) -> None:
+    """Do `work`; a failure is logged, because nobody else will see it."""
     try:
         await work
     except Exception as error:

@@ -27,6 +27,12 @@ _TYPES = {
     404: "not_found_error",
     429: "rate_limit_error",
 }
+# What the framework itself raises: bodies it cannot decode, paths and methods it does not know.
+_FRAMEWORKS: dict[int, tuple[str, str | None]] = {
+    400: ("invalid_json", "body"),
+    404: ("not_found", None),
+    405: ("method_not_allowed", None),
+}
 _STATUS_OF: tuple[tuple[type[PromptGuardError], int, str], ...] = (
     (InputError, 400, "invalid_input"),
     (SessionNotFound, 404, "session_not_found"),
@@ -86,7 +92,8 @@ def invalid_fields(error: RequestValidationError) -> Fault:
 
 def error_response(fault: HTTPException) -> JSONResponse:
     """Return a fault as it goes over the wire."""
-    code = fault.code if isinstance(fault, Fault) else None
-    param = fault.param if isinstance(fault, Fault) else None
+    code, param = _FRAMEWORKS.get(fault.status_code, ("http_error", None))
+    if isinstance(fault, Fault):
+        code, param = fault.code, fault.param
     body = error_body(fault.status_code, str(fault.detail), code=code, param=param)
     return JSONResponse(body, status_code=fault.status_code, headers=dict(fault.headers or {}))

@@ -27,7 +27,7 @@ from promptguard.service.chat_request import ChatRequest, read_chat_request
 from promptguard.service.completion import read_answer
 from promptguard.service.faults import Fault, error_response
 from promptguard.service.intake import Admission, Incoming
-from promptguard.service.openapi import CHAT_OPENAPI, MODELS_OPENAPI
+from promptguard.service.openapi import CHAT_OPENAPI, MODELS_OPENAPI, error_responses
 from promptguard.service.replies import ReplyDesk
 from promptguard.service.request_info import end_user_of, principal_of
 from promptguard.service.session_key import Owner, given_session_id
@@ -83,12 +83,18 @@ class Gateway:
                 )
             )
 
-    async def models(self, request: Request, model: str = "") -> Response:
-        """Return the upstream's list of models, or one of them."""
-        principal_of(request).require(Scope.GUARD)
-        if model and not _MODEL_NAME.fullmatch(model):
+    async def models(self, request: Request) -> Response:
+        """Return the upstream's list of models."""
+        return await self._fetched(request, "/models")
+
+    async def model(self, request: Request, model: str) -> Response:
+        """Return one of the upstream's models."""
+        if not _MODEL_NAME.fullmatch(model):
             raise Fault(404, "There is no such model.", code="model_not_found", param="model")
-        path = f"/models/{model}" if model else "/models"
+        return await self._fetched(request, f"/models/{model}")
+
+    async def _fetched(self, request: Request, path: str) -> Response:
+        principal_of(request).require(Scope.GUARD)
         headers = self.upstream.headers(request.headers, lends_key=not self.has_keys())
         response = await self.upstream.send("GET", path, headers=headers)
         return Response(response.content, response.status_code, headers_back(response))
@@ -197,14 +203,14 @@ class Gateway:
 
 def gateway_routes(gateway: Gateway) -> APIRouter:
     """Return the OpenAI-compatible routes."""
-    routes = APIRouter(tags=["gateway"])
+    routes = APIRouter(tags=["gateway"], responses=error_responses(502, 504))
     routes.add_api_route(
         "/v1/chat/completions", gateway.chat, methods=["POST"], openapi_extra=CHAT_OPENAPI
     )
     routes.add_api_route(
         "/v1/models", gateway.models, methods=["GET"], openapi_extra=MODELS_OPENAPI
     )
-    routes.add_api_route("/v1/models/{model:path}", gateway.models, methods=["GET"])
+    routes.add_api_route("/v1/models/{model:path}", gateway.model, methods=["GET"])
     return routes
 
 

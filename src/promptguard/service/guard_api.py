@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from promptguard.config import ServiceConfig
 from promptguard.conversation import Role
 from promptguard.evaluators.metrics import metrics_as_json
 from promptguard.guard import PromptGuard
@@ -94,7 +96,7 @@ class GuardApi:
 
     desk: ReplyDesk
     guard: PromptGuard
-    max_messages: int
+    service: Callable[[], ServiceConfig]
 
     async def turn(self, request: Request, body: TurnRequest, response: Response) -> TurnView:
         """Judge one turn and record it; with `reply`, judge and record the answer as well."""
@@ -141,7 +143,8 @@ class GuardApi:
         tools = tuple(Said.of(Role.TOOL, text) for text in body.tool_contents)
         if body.messages is None:
             return (Said.of(Role.USER, body.user_input or ""), *tools), body.reply
-        said = read_messages(body.messages, max_messages=self.max_messages, max_chars=limit)
+        most = self.service().max_messages
+        said = read_messages(body.messages, max_messages=most, max_chars=limit)
         reply = body.reply
         if reply is None and said and said[-1].role is Role.ASSISTANT:
             said, reply = said[:-1], said[-1].text
@@ -149,7 +152,8 @@ class GuardApi:
 
     async def _view(self, admission: Admission, reply: str | None) -> TurnView:
         if reply is None or admission.result.is_blocked:
-            self.desk.intake.stand(admission, admission.state, admission.result.reply or "")
+            # Which words the client shows for a refusal is its own affair.
+            self.desk.intake.stand(admission, admission.state, "")
             return turn_view(admission)
         is_bad = await self.desk.watcher(admission).is_bad([reply])
         result = await self.desk.intake.answered(admission, reply)

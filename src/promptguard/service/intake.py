@@ -150,10 +150,12 @@ class Intake:
             compare,
             incoming.said,
             stored,
-            hides_refusals=self._limits().hides_refusals,
+            hides_refusals=self._limits().hides_refusals or incoming.learns_replies,
             learns_replies=incoming.learns_replies,
         )
-        if seen is not None and _is_thinned(incoming.said, comparison, seen.view):
+        if incoming.learns_replies or seen is None:
+            return comparison
+        if _is_thinned(incoming.said, comparison, seen.view):
             return replace(comparison, kind=HistoryKind.DROPPED)
         return comparison
 
@@ -223,8 +225,6 @@ def _added(said: Sequence[Said], view: bytes) -> tuple[Said, ...]:
 
 def _is_thinned(said: Sequence[Said], comparison: Comparison, view: bytes) -> bool:
     """Say whether messages are missing amid a history in which nothing is new."""
-    if comparison.learned is not None:
-        return False
     if comparison.kind not in (HistoryKind.INTACT, HistoryKind.NOT_RESENT):
         return False
     shown = view_of(said[: len(said) - len(comparison.new)])

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from promptguard.errors import PromptGuardError
-from promptguard.service.background import Background
+from promptguard.service.background import Background, logged
 from promptguard.service.logs import log
-from promptguard.service.retention import Retention
-from promptguard.state import SessionState
-from promptguard.turns.verdict import TurnInput
 
 Closer = Callable[[], Awaitable[None]]
-Starter = Callable[[], Awaitable[object]]
+Job = Callable[[], Coroutine[object, object, object]]
 
 
 @dataclass(slots=True, kw_only=True)
 class Lifecycle:
-    """One life of the service. `closers` are called last, in order."""
+    """One life of the service: `jobs` run beside it, `closers` are called last, in order."""
 
-    retention: Retention
     background: Background
     threads: int
     shutdown_s: float
     closers: tuple[Closer, ...]
-    starters: tuple[Starter, ...] = ()
+    jobs: tuple[Job, ...] = ()
     is_started: bool = field(default=False, init=False)
     is_stopping: bool = field(default=False, init=False)
 
@@ -38,32 +33,20 @@ class Lifecycle:
         """Be alive while the block runs."""
         executor = ThreadPoolExecutor(self.threads, thread_name_prefix="promptguard")
         asyncio.get_running_loop().set_default_executor(executor)
-        await self._warm_up()
-        for start in self.starters:
-            await start()
-        job = asyncio.ensure_future(self.retention.run())
+        jobs = [asyncio.ensure_future(logged(job())) for job in self.jobs]
         self.is_started = True
         log(logging.INFO, "started")
         try:
             yield
         finally:
             self.stop()
-            job.cancel()
-            with suppress(asyncio.CancelledError):
-                await job
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
             await self.background.drain(self.shutdown_s)
             for close in self.closers:
                 await close()
             log(logging.INFO, "stopped")
-
-    async def _warm_up(self) -> None:
-        """Load model and rules before the first turn asks for them."""
-        judge = self.retention.controller.judge
-        turn = TurnInput(text="ready?")
-        try:
-            await asyncio.to_thread(judge.judge, SessionState(session_id="warm"), turn, now=0.0)
-        except PromptGuardError as error:
-            log(logging.ERROR, "cannot judge", reason=str(error))
 
     def stop(self) -> None:
         """Say that the end has begun: no longer ready, though turns in flight finish."""

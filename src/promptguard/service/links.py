@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from promptguard.protocols import SessionKey
 
-MAX_LINKS = 50_000
-MAX_VIEW_BYTES = 16_384
+MAX_LINKS = 20_000
+MAX_VIEW_BYTES = 4096
 MAX_ALIKE = 64
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")

@@ -77,7 +77,7 @@ class LitellmApi:
         with self.desk.telemetry.turn_span("guard", model=body.model or "", provider="litellm"):
             admission = await self.desk.intake.admit(incoming)
         log_turn(admission, caller)
-        self.desk.intake.stand(admission, admission.state, admission.result.reply or "")
+        self.desk.intake.stand(admission, admission.state, "")
         if body.litellm_call_id:
             self.calls.note(caller, body.litellm_call_id, admission)
         if admission.result.is_blocked:

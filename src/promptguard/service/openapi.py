@@ -85,7 +85,7 @@ CHAT_OPENAPI: dict[str, object] = {
     "responses": {
         "200": {
             "description": "The model's answer, or a refusal with finish_reason content_filter",
-            "content": {**_ANY_OBJECT, "text/event-stream": {"schema": {"type": "string"}}},
+            "content": {**_ANY_OBJECT, "text/event-stream": {}},
         },
     },
 }

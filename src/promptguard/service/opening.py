@@ -13,6 +13,7 @@ from promptguard.controller import Controller
 from promptguard.guard import PromptGuard
 from promptguard.providers import Endpoint, open_endpoint
 from promptguard.service.auth import check_host
+from promptguard.service.trial import try_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +34,17 @@ class Parts:
 
 
 def open_parts(settings: Settings, read_settings: Callable[[], Settings] | None = None) -> Parts:
-    """Open everything the settings name; raises ConfigError where something cannot be."""
+    """Open everything the settings name; raises where something cannot be."""
     service = settings.service
     check_host(service.host, service.keys)
     endpoint = settings.conversation.endpoint.model_copy(
         update={"timeout_s": service.upstream_timeout_s}
     )
+    controller = Controller(settings.conversation)
+    try_out(controller.judge)
     return Parts(
         settings=settings,
-        controller=Controller(settings.conversation),
+        controller=controller,
         guard=PromptGuard(settings.evaluation),
         endpoint=open_endpoint(service.upstream, endpoint, key_env=service.upstream_key_env),
         read_settings=read_settings or partial(_same, settings),

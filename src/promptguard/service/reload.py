@@ -13,6 +13,8 @@ from promptguard.service.audit import AuditLog
 from promptguard.service.auth import Authenticator, check_host
 from promptguard.service.logs import log
 from promptguard.service.telemetry import Telemetry
+from promptguard.service.trial import try_out
+from promptguard.turns.judge import TurnJudge
 
 _FIXED_SERVICE = frozenset(
     {
@@ -83,7 +85,9 @@ class Reloader:
         new = self._read()
         _check_fixed(self._live.current, new)
         check_host(new.service.host, new.service.keys)
-        self._controller.reconfigure(new.conversation)
+        judge = TurnJudge.open(new.conversation, encoder=self._controller.judge.encoder)
+        try_out(judge)
+        self._controller.reconfigure(judge)
         self._authenticator.replace_keys(new.service.keys)
         self._live.current = new
 

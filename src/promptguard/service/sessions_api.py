@@ -80,7 +80,7 @@ class ReplayRequest(_Body):
             given["policy"] = PolicyConfig(**self.policy.model_dump())
         if self.signals is not None:
             given["signals"] = tuple(self.signals)
-        return ControllerConfig(**{**dict(config), **given})
+        return ControllerConfig(**{**dict(iter(config)), **given})
 
 
 class ListQuery(_Body):

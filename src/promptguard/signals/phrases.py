@@ -17,7 +17,7 @@ from promptguard.text.terms import key_terms
 from promptguard.text.vocabulary import bare
 
 LANGUAGES = ("en", "ja", "zh", "ko", "es", "fr", "de", "ru")
-_SAME = str.maketrans("’‘ʼ`´ёЁ", "'''''ее")
+_SAME = str.maketrans("’‘ʼ`´", "'''''")
 
 
 class Phrase(StrEnum):

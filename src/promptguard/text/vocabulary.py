@@ -8,9 +8,10 @@ from importlib.resources import files
 
 _LATIN_WORD = re.compile(r"[A-Za-zÀ-ɏ]+")
 _OTHER_LETTER = re.compile(r"[Ͱ-῿\u2c00-\ud7ff\uf900-\ufdff\ufe70-\ufefc]")
+# The last pair is Cyrillic io and ie, escaped because ie looks like the Latin e.
 _ACCENTS = str.maketrans(
-    "àáâãäåāăąçćčďèéêëēęěìíîïīłñńňòóôõöøōőřśšťùúûüūůűýÿźżžё",
-    "aaaaaaaaacccdeeeeeeeiiiiilnnnoooooooorsstuuuuuuuyyzzze",
+    "àáâãäåāăąçćčďèéêëēęěìíîïīłñńňòóôõöøōőřśšťùúûüūůűýÿźżž\u0451",
+    "aaaaaaaaacccdeeeeeeeiiiiilnnnoooooooorsstuuuuuuuyyzzz\u0435",
 )
 _MIN_LETTERS = 5
 _KNOWN_SHARE = 0.6
@@ -25,7 +26,7 @@ def known_words() -> frozenset[str]:
 
 
 def bare(word: str) -> str:
-    """Return `word` in lower case without accents, as the vocabulary holds it."""
+    """Return `word` in lower case without accents, in its own script, as the vocabulary holds it."""
     return word.casefold().translate(_ACCENTS)
 
 

@@ -27,6 +27,7 @@ from promptguard.turns.verdict import TurnInput, TurnVerdict
 
 MAX_VIEWS = 4
 MAX_TOOL_CONTENTS = 8
+MODEL_SIGNALS = frozenset({"semantic", "context"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,8 @@ class TurnJudge:
         share = config.false_positive_budget or PRESETS[config.preset]
         registry = load_signals()
         names = registry.names() if config.signals is None else config.signals
+        if not config.use_model:  # silence of the model is no evidence of innocence
+            names = tuple(name for name in names if name not in MODEL_SIGNALS)
         return cls(
             config=config,
             encoder=(encoder or shared_encoder()) if config.use_model else None,
@@ -132,7 +135,11 @@ class TurnJudge:
             return None, None
         readings = self.encoder.read_messages(views.texts[:MAX_VIEWS])
         worst = max(readings, key=lambda reading: reading.attack)
-        said = [*said_before(state), Message(role=Role.USER, content=views.plain or turn.text)]
+        said = [
+            *said_before(state),
+            Message(role=Role.USER, content=views.plain or turn.text),
+            *(Message(role=Role.TOOL, content=text) for text in turn.tool_contents),
+        ]
         return replace(worst, embedding=readings[0].embedding), self.encoder.read_context(said)
 
     def _read_tools(self, contents: Sequence[str]) -> tuple[MessageReading, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from promptguard.conversation import Message, Role
 from promptguard.signals.replies import classify_reply
@@ -23,41 +23,34 @@ class Step:
     timestamp: float | None = None
 
 
-def steps_of(messages: Sequence[Message], *, joins_neighbours: bool = True) -> tuple[Step, ...]:
-    """Group messages into turns.
+def steps_of(messages: Sequence[Message]) -> tuple[Step, ...]:
+    """Group messages into turns: each user message begins one.
 
-    Neighbouring user messages are one turn, unless `joins_neighbours` is False, as for stored
-    conversations whose replies were not kept; tool results belong to the turn they follow, and
-    before any user message they are a turn of their own. System messages are the developer's.
+    Tool results belong to the turn they follow, and before any user message they are a turn of
+    their own. System messages are the developer's.
     """
     steps: list[Step] = []
-    texts: list[str] = []
-    tools: list[str] = []
-    reply: list[str] = []
-    stamp: float | None = None
-
-    def flush() -> None:
-        if texts or tools:
-            turn = TurnInput(text="\n".join(texts), tool_contents=tuple(tools))
-            answer = "\n".join(reply) if reply else None
-            steps.append(Step(turn=turn, reply=answer, timestamp=stamp))
-        texts.clear()
-        tools.clear()
-        reply.clear()
-
     for message in messages:
-        if message.role is Role.USER:
-            if reply or (texts and not joins_neighbours):
-                flush()
-            if not texts:
-                stamp = message.timestamp
-            texts.append(message.content)
+        if message.role is Role.USER or (message.role is Role.TOOL and not steps):
+            steps.append(_first(message))
         elif message.role is Role.TOOL:
-            tools.append(message.content)
-        elif message.role is Role.ASSISTANT and (texts or tools) and message.content:
-            reply.append(message.content)
-    flush()
+            turn = steps[-1].turn
+            more = replace(turn, tool_contents=(*turn.tool_contents, message.content))
+            steps[-1] = replace(steps[-1], turn=more)
+        elif message.role is Role.ASSISTANT and steps and message.content:
+            said = steps[-1].reply
+            reply = message.content if said is None else f"{said}\n{message.content}"
+            steps[-1] = replace(steps[-1], reply=reply)
     return tuple(steps)
+
+
+def _first(message: Message) -> Step:
+    is_tool = message.role is Role.TOOL
+    turn = TurnInput(
+        text="" if is_tool else message.content,
+        tool_contents=(message.content,) if is_tool else (),
+    )
+    return Step(turn=turn, timestamp=message.timestamp)
 
 
 def walk(

@@ -36,7 +36,7 @@ class EngineBench:
 
     def judge(self, case: Case) -> tuple[Outcome, ...]:
         """Return the contender's outcome."""
-        steps = steps_of(case.messages, joins_neighbours=False)
+        steps = steps_of(case.messages)
         if not steps:
             raise InputError("There is no user or tool message to judge.")
         walked, turn_ms = self._walk(case, steps)

@@ -33,11 +33,7 @@ class OrderTest:
 def shuffled_cases(cases: Sequence[Case], *, seed: int, most: int = MOST) -> tuple[Case, ...]:
     """Return a drawn sample of attack conversations with their turns in another order."""
     rng = random.Random(seed)
-    long = [
-        c
-        for c in cases
-        if c.is_attack and len(steps_of(c.messages, joins_neighbours=False)) >= LEAST_TURNS
-    ]
+    long = [c for c in cases if c.is_attack and len(steps_of(c.messages)) >= LEAST_TURNS]
     chosen = rng.sample(long, min(most, len(long)))
     return tuple(_shuffled(case, rng) for case in sorted(chosen, key=lambda case: case.index))
 
@@ -57,7 +53,7 @@ def order_test(spoken: Sequence[Outcome], shuffled: Sequence[Outcome]) -> OrderT
 
 
 def _shuffled(case: Case, rng: random.Random) -> Case:
-    steps = list(steps_of(case.messages, joins_neighbours=False))
+    steps = list(steps_of(case.messages))
     order = list(range(len(steps)))
     while order == sorted(order):
         rng.shuffle(order)

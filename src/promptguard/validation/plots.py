@@ -12,7 +12,10 @@ from promptguard.validation.metrics import Bin
 from promptguard.validation.summary import Miss
 
 WIDTH, HEIGHT, MARGIN = 360, 300, 46
-COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f")
+COLOURS = (
+    "#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2",
+    "#be185d", "#4d7c0f", "#6b7280", "#a16207", "#1e3a8a", "#f472b6",
+)  # fmt: skip
 _DET_TICKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8)
 _PLAIN_TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _DEEPEST = 0.0005
@@ -39,7 +42,8 @@ def det_plot(curves: Sequence[tuple[str, Points]]) -> str:
         _line([(_deviate(x), _deviate(1 - y)) for x, y in points], COLOURS[n % len(COLOURS)])
         for n, (_, points) in enumerate(curves)
     )
-    return _svg("DET curves", frame + lines + _legend([name for name, _ in curves]))
+    legend = _legend([name for name, _ in curves], at_top=True)
+    return _svg("DET curves", frame + lines + legend)
 
 
 def reliability_plot(bins: Sequence[Bin]) -> str:
@@ -69,7 +73,7 @@ def histogram(counts: Sequence[int]) -> str:
         for n, count in enumerate(counts)
     )
     frame = _frame(
-        "Turn of detection", "share of the attack spoken", f"attacks (of {most})",
+        "Turn of detection", "share of the attack spoken", f"attacks, up to {most}",
         _PLAIN_TICKS, (), float, float,
     )  # fmt: skip
     return _svg("Turn of detection", frame + bars)
@@ -77,13 +81,18 @@ def histogram(counts: Sequence[int]) -> str:
 
 def trajectories(misses: Sequence[Miss]) -> str:
     """Draw the risk, turn by turn, of the attacks that looked least like it."""
+    top = max((risk for miss in misses for risk in miss.risks), default=1.0) or 1.0
     lines = "".join(
-        _line(_spread(miss.risks), COLOURS[n % len(COLOURS)]) for n, miss in enumerate(misses)
+        _line([(x, risk / top) for x, risk in _spread(miss.risks)], COLOURS[n % len(COLOURS)])
+        for n, miss in enumerate(misses)
     )
+    ticks = (0.0, float(f"{top:.2g}"))
     frame = _frame(
-        "Worst misses", "from first to last turn", "risk", (), _PLAIN_TICKS, float, float
-    )
-    return _svg("Risk of the worst misses", frame + lines + _legend([str(m.id) for m in misses]))
+        "Worst misses", "from first to last turn", "risk",
+        (), ticks, float, lambda risk: risk / top,
+    )  # fmt: skip
+    legend = _legend([str(miss.id) for miss in misses], at_top=True)
+    return _svg("Risk of the worst misses", frame + lines + legend)
 
 
 def attribution_plot(found: Attribution) -> str:
@@ -147,10 +156,11 @@ def _diagonal() -> str:
     return f'<line x1="{_x(0)}" y1="{_y(0)}" x2="{_x(1)}" y2="{_y(1)}" class="d"/>'
 
 
-def _legend(names: Sequence[str]) -> str:
+def _legend(names: Sequence[str], *, at_top: bool = False) -> str:
     rows = []
+    first = _y(1) + 14 if at_top else _y(0) - 8 - 13 * (len(names) - 1)
     for n, name in enumerate(names):
-        y = _y(0) - 8 - 13 * (len(names) - 1 - n)
+        y = first + 13 * n
         rows.append(
             f'<rect x="{_x(1) - 10}" y="{y - 7}" width="8" height="8" '
             f'fill="{COLOURS[n % len(COLOURS)]}"/>' + _text(_x(1) - 14, y, name, "end")

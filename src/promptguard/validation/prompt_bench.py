@@ -110,7 +110,7 @@ def _prompts(case: Case) -> Iterator[_Prompt]:
     """Yield each turn that says something, with its number and what came before it."""
     system = next((m.content for m in case.messages if m.role is Role.SYSTEM), None)
     history: list[Message] = []
-    for number, step in enumerate(steps_of(case.messages, joins_neighbours=False), start=1):
+    for number, step in enumerate(steps_of(case.messages), start=1):
         texts = tuple(t for t in (step.turn.text, *step.turn.tool_contents) if t.strip())
         if texts:
             yield number, PromptInput(user=texts, system=system, history=tuple(history))

@@ -116,12 +116,7 @@ def _open(
 
 def _heard(judge: TurnJudge, case: Case) -> Tape | None:
     try:
-        verdicts = [
-            v
-            for v, _ in walk(
-                judge, steps_of(case.messages, joins_neighbours=False), session_id=str(case.id)
-            )
-        ]
+        verdicts = [v for v, _ in walk(judge, steps_of(case.messages), session_id=str(case.id))]
     except ModelError:
         raise
     except PromptGuardError:

@@ -1,0 +1,1 @@
+"""Measurements of speed and quality, each a command that prints and writes what it finds."""

@@ -1,0 +1,130 @@
+"""What the embedded model and the structural patterns see in one layer, over all its views."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from promptguard.evaluators.structure import Findings, structure
+from promptguard.model.reading import MessageReading
+from promptguard.protocols import Encoder
+from promptguard.text import read_text
+from promptguard.text.views import TextViews
+
+BATCH_TEXTS = 16
+REMEMBERED = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerReading:
+    """Calibrated probabilities (the highest over the views), features, and how far to trust them.
+
+    `decoded` names the disguises under which further views were found and read.
+    """
+
+    manipulative: float
+    extractive: float
+    harmful: float
+    disagreement: float = 0.0
+    familiarity: float = 1.0
+    windows: int = 1
+    is_truncated: bool = False
+    decoded: tuple[str, ...] = ()
+    findings: Findings = field(default_factory=Findings)
+
+
+def read_layers(encoder: Encoder, texts: Sequence[str]) -> tuple[LayerReading, ...]:
+    """Read each text in every view, all of them in one call of the encoder."""
+    viewed = [read_text(text) for text in texts]
+    counts = [len(views.texts) for views in viewed]
+    readings = encoder.read_messages([text for views in viewed for text in views.texts])
+    found, start = [], 0
+    for views, count in zip(viewed, counts, strict=True):
+        found.append(_joined(views, readings[start : start + count]))
+        start += count
+    return tuple(found)
+
+
+def _joined(views: TextViews, readings: Sequence[MessageReading]) -> LayerReading:
+    plain = readings[0]
+    # The model reads a bounded text; the patterns are cheap enough to look at more of it.
+    searched = (*views.texts, views.original) if views.is_truncated else views.texts
+    return LayerReading(
+        manipulative=max(reading.manipulative for reading in readings),
+        extractive=max(reading.extractive for reading in readings),
+        harmful=max(reading.harmful for reading in readings),
+        disagreement=max(reading.disagreement for reading in readings),
+        familiarity=plain.familiarity if views.plain.strip() else 0.0,
+        windows=sum(reading.windows for reading in readings),
+        is_truncated=views.is_truncated or any(reading.is_truncated for reading in readings),
+        decoded=tuple(dict.fromkeys(view.method for view in views.decoded)),
+        findings=structure().find(searched),
+    )
+
+
+class ReadingDesk:
+    """Reads layers in a thread, for many askers: what comes in during one batch makes the next.
+
+    A text that is being read, or was among the last read, is not read again. Safe to share
+    between tasks, threads and event loops. What the reading raises, every asker of it gets.
+    """
+
+    def __init__(self, read: Callable[[Sequence[str]], Sequence[LayerReading]]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._futures: OrderedDict[bytes, Future[LayerReading]] = OrderedDict()
+        self._waiting: list[tuple[bytes, str]] = []
+        self._is_busy = False
+
+    async def read(self, text: str) -> LayerReading:
+        """Return the reading of `text`."""
+        future, must_start = self._ask(text)
+        if must_start:
+            asyncio.get_running_loop().run_in_executor(None, self._work)
+        # Shielded, because others may wait for the same text when this asker is cancelled.
+        return await asyncio.shield(asyncio.wrap_future(future))
+
+    def _ask(self, text: str) -> tuple[Future[LayerReading], bool]:
+        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        with self._lock:
+            known = self._futures.get(key)
+            if known is not None:
+                self._futures.move_to_end(key)
+                return known, False
+            future: Future[LayerReading] = Future()
+            self._futures[key] = future
+            self._waiting.append((key, text))
+            must_start, self._is_busy = not self._is_busy, True
+            return future, must_start
+
+    def _work(self) -> None:
+        while batch := self._next_batch():
+            try:
+                readings = self._read([text for _, text in batch])
+            except Exception as error:
+                self._fail([key for key, _ in batch], error)
+                continue
+            with self._lock:
+                futures = [self._futures[key] for key, _ in batch]
+            for future, reading in zip(futures, readings, strict=True):
+                future.set_result(reading)
+
+    def _next_batch(self) -> list[tuple[bytes, str]]:
+        with self._lock:
+            batch, self._waiting = self._waiting[:BATCH_TEXTS], self._waiting[BATCH_TEXTS:]
+            self._is_busy = bool(batch)
+            done = [key for key, future in self._futures.items() if future.done()]
+            for key in done[: max(0, len(done) - REMEMBERED)]:
+                del self._futures[key]
+            return batch
+
+    def _fail(self, keys: Sequence[bytes], error: Exception) -> None:
+        with self._lock:
+            futures = [self._futures.pop(key) for key in keys]
+        for future in futures:
+            future.set_exception(error)

@@ -1,0 +1,274 @@
+"""A chat to try the guard in: with the configured model, with none, or as bundled."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+
+from nicegui import ui
+from nicegui.events import GenericEventArguments
+from starlette.requests import Request
+
+from promptguard.controller import TurnResult
+from promptguard.errors import PromptGuardError, ProviderError
+from promptguard.protocols import SessionKey
+from promptguard.scenarios import Scenario, shipped_scenarios
+from promptguard.service.auth import Scope
+from promptguard.service.dashboard.access import Visitor
+from promptguard.service.dashboard.charts import Point
+from promptguard.service.dashboard.chat import bubble_html, verdict_line
+from promptguard.service.dashboard.controls import Tag, button, choice, panel, raw
+from promptguard.service.dashboard.desk import Desk, base_of, desk_of, visitor_of
+from promptguard.service.dashboard.evidence import standing_html
+from promptguard.service.dashboard.explanation import alone_html, counterfactual
+from promptguard.service.dashboard.layout import Frame, page_frame
+from promptguard.service.dashboard.markup import esc, notice
+from promptguard.service.dashboard.rows import session_url
+from promptguard.service.session_key import Owner
+from promptguard.state import SessionState
+
+_SUBMIT = (
+    "(e) => { e.preventDefault(); const box = e.target.elements.message; "
+    "if (box.value.trim()) { emit(box.value); box.value = ''; } box.focus(); }"
+)
+_ENTER = (
+    "(e) => { if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) "
+    "{ e.preventDefault(); e.target.form.requestSubmit(); } }"
+)
+
+
+async def show_playground(request: Request) -> None:
+    """Build the page."""
+    with page_frame(request, "/playground", "Playground") as frame:
+        Playground(
+            desk=desk_of(request),
+            visitor=visitor_of(request),
+            frame=frame,
+            base=base_of(request),
+        ).build()
+
+
+@dataclass(slots=True, kw_only=True)
+class Playground:
+    """One conversation that is being tried out."""
+
+    desk: Desk
+    visitor: Visitor
+    frame: Frame
+    base: str
+    key: SessionKey = field(init=False)
+    scenario: Scenario | None = None
+    place: int = 0
+    points: list[Point] = field(default_factory=list)
+    is_playing: bool = False
+    answers: bool = False
+    turn_taken: asyncio.Lock = field(default_factory=asyncio.Lock)
+    log: Tag = field(init=False)
+    side: ui.html = field(init=False)
+    story: ui.html = field(init=False)
+    next_button: Tag = field(init=False)
+    play_button: Tag = field(init=False)
+
+    def build(self) -> None:
+        """Place everything."""
+        Tag("h1", "Playground")
+        if not self.visitor.may(Scope.GUARD):
+            raw(notice("Trying the guard out needs a key with the scope guard."))
+            return
+        with Tag("div", classes="toolbar"):
+            self._place_scenarios()
+            self.next_button = button("Next turn", self.on_next)
+            self.play_button = button("Play all", self.on_play)
+            button("New conversation", self.on_new)
+        self.story = raw(classes="story").props("aria-live=polite")
+        with Tag("div", classes="columns chat-columns"):
+            with panel("Conversation", classes="chat"):
+                self.log = Tag("div", classes="log", role="log", aria_label="Conversation")
+                self._place_composer()
+            with Tag("aside", aria_label="Evidence"), panel("Evidence so far"):
+                self.side = raw()
+        self._begin(None)
+
+    async def on_scenario(self, scenario_id: str) -> None:
+        """Begin a bundled conversation."""
+        found = {scenario.id: scenario for scenario in shipped_scenarios()}
+        self._begin(found.get(scenario_id))
+
+    async def on_new(self) -> None:
+        """Begin an empty conversation, or the chosen one from its start."""
+        self._begin(self.scenario)
+
+    async def on_next(self) -> None:
+        """Say the next message of the bundled conversation."""
+        await self._say_next()
+
+    async def on_play(self) -> None:
+        """Say all that is left, or stop doing so."""
+        self.is_playing = not self.is_playing
+        self._show_progress()
+        key = self.key
+        has_more = True
+        while has_more and self.is_playing and self.key == key:
+            has_more = await self._say_next()
+        self.is_playing = False
+        self._show_progress()
+
+    async def on_message(self, event: GenericEventArguments) -> None:
+        """Say what the visitor typed."""
+        if isinstance(event.args, str) and event.args.strip():
+            await self._said(event.args, (), None)
+
+    async def on_model(self, name: str) -> None:
+        """Let the configured model answer, or nobody."""
+        self.answers = name == "model"
+
+    def _place_scenarios(self) -> None:
+        Tag("label", "Bundled conversation", _for="scenario")
+        with Tag("select", id="scenario") as field_:
+            Tag("option", "None: write your own", value="")
+            for kind, name in (("attack", "Attacks"), ("ordinary", "Ordinary conversations")):
+                with Tag("optgroup", label=name):
+                    for each in shipped_scenarios():
+                        if each.kind == kind:
+                            Tag("option", f"{each.title} ({each.lang})", value=each.id)
+        field_.on(
+            "change",
+            lambda event: self.on_scenario(str(event.args)),
+            js_handler="(e) => emit(e.target.value)",
+        )
+
+    def _place_composer(self) -> None:
+        with Tag("form", classes="composer") as form:
+            Tag("label", "Your message", classes="sr-only", _for="message")
+            box = Tag("textarea", id="message", name="message", rows="2")
+            box.set_attribute("placeholder", "Write a message. Enter sends, Shift+Enter breaks.")
+            box.on("keydown", js_handler=_ENTER)
+            Tag("button", "Send", classes="button primary", type="submit")
+        form.on("submit", self.on_message, js_handler=_SUBMIT)
+        model = self.desk.controller.config.model
+        with Tag("div", classes="answerer"):
+            if model is None:
+                Tag("span", "No model is configured: turns are judged, not answered.")
+            else:
+                options = (("none", "Nobody, judge only"), ("model", model))
+                choice("model", "Answered by", options, self.on_model)
+
+    def _begin(self, scenario: Scenario | None) -> None:
+        name = Owner(principal=self.visitor.principal).bound(f"playground-{secrets.token_hex(4)}")
+        self.key = SessionKey(session_id=name, tenant=self.visitor.tenant)
+        self.scenario, self.place, self.is_playing = scenario, 0, False
+        self.points.clear()
+        self.log.clear()
+        self.side.content = '<p class="quiet">Nothing was said yet.</p>'
+        self._show_progress()
+
+    def _show_progress(self) -> None:
+        scenario = self.scenario
+        has_more = scenario is not None and self.place < len(scenario.turns)
+        for each in (self.next_button, self.play_button):
+            each.set_attribute("disabled", None if has_more or self.is_playing else "")
+        self.play_button.text = "Stop" if self.is_playing else "Play all"
+        self.story.content = (
+            ""
+            if scenario is None
+            else f'<p><span class="tagged">{scenario.kind}</span> {esc(scenario.description)} '
+            f'<span class="quiet">Turn {self.place} of {len(scenario.turns)}.</span></p>'
+        )
+
+    async def _say_next(self) -> bool:
+        scenario = self.scenario
+        if scenario is None or self.place >= len(scenario.turns):
+            return False
+        turn = scenario.turns[self.place]
+        self.place += 1
+        is_said = await self._said(turn.user, turn.tools, turn.reply)
+        self._show_progress()
+        return is_said and self.place < len(scenario.turns)
+
+    async def _said(self, text: str, tools: tuple[str, ...], reply: str | None) -> bool:
+        """Judge one message, show it and its verdict; False where that failed."""
+        async with self.turn_taken:
+            if not self.visitor.may(Scope.GUARD):
+                return False
+            with self.log:
+                raw(bubble_html("user", "You", text, tools), classes="said")
+                verdict = raw('<span class="quiet">Judging…</span>', classes="judged")
+            self._scroll()
+            try:
+                if self.answers and reply is None and not tools:
+                    result = await self._answered(text)
+                else:
+                    result = await self._judged(text, tools, reply)
+                verdict.content = verdict_line(result)
+                self._take(result)
+                if result.is_blocked:
+                    await self._explain()
+            except PromptGuardError as error:
+                verdict.content = notice(str(error), kind="bad")
+                return False
+            finally:
+                self._scroll()
+            return True
+
+    async def _judged(self, text: str, tools: tuple[str, ...], reply: str | None) -> TurnResult:
+        controller = self.desk.controller
+        result = await controller.judge_turn(
+            self.key.session_id, text, tenant=self.key.tenant, tool_contents=tools
+        )
+        shown = result.reply if result.is_blocked else reply
+        if reply is not None and not result.is_blocked:
+            result = await controller.record_reply(result, reply)
+        if shown:
+            self._reply(shown, is_blocked=result.is_blocked)
+        return result
+
+    async def _answered(self, text: str) -> TurnResult:
+        shown = self._reply("…", is_blocked=False)
+        pieces: list[str] = []
+        stream = self.desk.controller.stream_turn(self.key.session_id, text, tenant=self.key.tenant)
+        async for item in stream:
+            if isinstance(item, TurnResult):
+                return item
+            pieces.append(item)
+            shown.content = bubble_html("assistant", "Assistant", "".join(pieces))
+        raise ProviderError("The model ended its answer without a result.")
+
+    def _reply(self, text: str, *, is_blocked: bool) -> ui.html:
+        with self.log:
+            who = "Guard" if is_blocked else "Assistant"
+            return raw(bubble_html("assistant", who, text), classes="said")
+
+    async def _explain(self) -> None:
+        found = await self.desk.controller.explain(self.key.session_id, tenant=self.key.tenant)
+        said = counterfactual(found)
+        self.frame.say(f"Turn {found.verdict.turn} was blocked.")
+        with self.log:
+            raw(
+                f'<div class="notice bad"><p>{said}</p>'
+                f"<p>{alone_html(found.verdict.turn, found.alone)}</p>"
+                f'<a href="{session_url(self.base, self.key)}">Whole explanation, replay and labels'
+                "</a></div>"
+            )
+
+    def _take(self, result: TurnResult) -> None:
+        state = result.state
+        if result.verdict is not None:
+            verdict = result.verdict
+            self.points.append(
+                Point(
+                    turn=verdict.turn, risk=verdict.risk, mode=verdict.mode, action=verdict.action
+                )
+            )
+        self.side.content = self._side_html(state, result)
+
+    def _side_html(self, state: SessionState, result: TurnResult) -> str:
+        judge = self.desk.controller.judge
+        link = f'<p><a href="{session_url(self.base, self.key)}">Open this session</a></p>'
+        return standing_html(state, result.verdict, judge.weights, judge.prior, self.points) + link
+
+    def _scroll(self) -> None:
+        ui.run_javascript(
+            "requestAnimationFrame(() => { const log = document.querySelector('.log'); "
+            "if (log) log.scrollTop = log.scrollHeight; })"
+        )

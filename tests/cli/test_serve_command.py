@@ -1,0 +1,130 @@
+"""`promptguard serve` and `promptguard keys`: a server that says where it is, keys shown once."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+
+import click
+import httpx
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from promptguard.cli import cli
+from promptguard.cli.extras import service_extra
+from promptguard.config import KeyConfig
+from promptguard.errors import ConfigError
+
+
+def test_a_new_key_is_shown_once_and_its_hash_fits_the_configuration() -> None:
+    """What is printed can be pasted."""
+    arguments = ["keys", "new", "--name", "on", "--scope", "guard", "--scope", "read"]
+    done = CliRunner().invoke(cli, [*arguments, "--tenant", "7"])
+    assert done.exit_code == 0, done.output
+    key = done.stdout.strip()
+    assert key.startswith("pg_")
+    pasted = yaml.safe_load(done.stderr[done.stderr.index("service:") :])
+    entry = KeyConfig(**pasted["service"]["keys"][0])
+    assert (entry.name, entry.scopes, entry.tenant) == ("on", ("guard", "read"), "7")
+    from promptguard.service.auth import key_hash
+
+    assert entry.sha256 == key_hash(key)
+    assert key not in done.stderr
+
+
+def test_a_key_with_an_impossible_name_is_refused() -> None:
+    """Before a key is made."""
+    done = CliRunner().invoke(cli, ["keys", "new", "--name", "a:b"])
+    assert isinstance(done.exception, ConfigError)
+    assert "pg_" not in done.output
+
+
+def test_configured_keys_are_listed_without_their_hashes(tmp_path) -> None:
+    """Names, tenants, scopes, rates."""
+    path = tmp_path / "guard.yaml"
+    path.write_text(f"service: {{keys: [{{name: app, sha256: {'ab' * 32}}}]}}")
+    done = CliRunner().invoke(cli, ["keys", "list", "--config", str(path)])
+    assert done.output == "app\tdefault\tguard\t600/min\n"
+    assert "No keys" in CliRunner().invoke(cli, ["keys", "list"]).output
+
+
+def test_a_missing_package_names_the_extra() -> None:
+    """And other import errors stay what they are."""
+
+    def missing(name: str) -> None:
+        with service_extra():
+            raise ImportError("no", name=name)
+
+    with pytest.raises(ConfigError, match=r"promptguard\[service\]"):
+        missing("fastapi.routing")
+    with pytest.raises(ImportError):
+        missing("promptguard.nothing")
+
+
+def test_serving_the_world_without_keys_is_refused() -> None:
+    """With what to do about it."""
+    done = CliRunner().invoke(cli, ["serve", "--host", "0.0.0.0", "--store", "memory:"])
+    assert isinstance(done.exception, ConfigError)
+    assert "promptguard keys new" in str(done.exception)
+
+
+def test_the_server_starts_answers_reloads_and_ends(tmp_path) -> None:
+    """The curl line it prints works; SIGHUP reloads, SIGTERM ends it in order."""
+    config = tmp_path / "guard.yaml"
+    store = tmp_path / "guard.db"
+    text = (
+        f"conversation: {{store: 'sqlite:{store}', use_model: false, policy: {{block_from: X}}}}\n"
+        "service: {port: 0, dashboard: false, demo: false}\n"
+    )
+    config.write_text(text.replace("X", "CRITICAL"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "promptguard", "serve", "--config", str(config)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        said = _read_until(process, "try it")
+        url = re.search(r"listens on (\S+)", said)[1]
+        curl = shlex.split(next(line for line in said.splitlines() if "curl" in line))
+        body = curl[curl.index("-d") + 1]
+        assert f"{url}/v1/guard/turn" in curl
+        reply = httpx.post(
+            f"{url}/v1/guard/turn", content=body, headers={"content-type": "application/json"}
+        )
+        assert reply.status_code == 200, reply.text
+        config.write_text(text.replace("X", "SIDEWAYS"))
+        process.send_signal(signal.SIGHUP)
+        said += _read_until(process, '"reload refused"')
+        config.write_text(text.replace("X", "SAFE"))
+        process.send_signal(signal.SIGHUP)
+        said += _read_until(process, '"reloaded"')
+        assert httpx.post(f"{url}/v1/guard/turn", json={"user_input": "hi"}).json()["is_blocked"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=20)
+    assert process.returncode in (0, -signal.SIGTERM)
+    logged = [line for line in (said + rest).splitlines() if line.startswith("{")]
+    assert any('"event": "stopped"' in line for line in logged)
+    assert not any("Ignore all" in line for line in logged)
+
+
+def _read_until(process: subprocess.Popen, word: str) -> str:
+    said = ""
+    while word not in said:
+        line = process.stdout.readline()
+        assert line, "the server ended"
+        said += line
+    return said
+
+
+def test_the_commands_have_help() -> None:
+    """Each option says what it does."""
+    for command in (["serve"], ["keys", "new"], ["keys", "list"]):
+        done = CliRunner().invoke(cli, [*command, "--help"])
+        assert done.exit_code == 0
+        assert "Options:" in click.unstyle(done.output)

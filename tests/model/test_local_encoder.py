@@ -1,0 +1,173 @@
+"""The encoder on a model whose answers are known."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_model import RESTING, TELLING, WORDS, write_model
+
+from promptguard.conversation import Message, Role
+from promptguard.model import encoder as encoder_module
+from promptguard.model.calibration import sigmoid
+from promptguard.model.cutting import MAX_WINDOWS, STRIDE, WINDOW
+from promptguard.model.encoder import LocalEncoder
+from promptguard.model.reading import MessageReading
+
+LOW, HIGH = sigmoid(RESTING), sigmoid(RESTING + TELLING)
+ODD = {
+    "empty": "",
+    "blank": " \n\t ",
+    "binary": "".join(map(chr, range(256))) * 8,
+    "emoji": "😀👩‍👩‍👧🏳️‍🌈" * 20,
+    "scripts": "хлеб パン 面包 빵 खाना خبز לחם ψωμί ขนมปัง",
+    "surrogate": "bread \ud83d water",
+    "null": "\x00" * 1000,
+    "one long word": "a" * 100_000,
+}
+
+
+def numbers(reading: MessageReading) -> tuple[float, ...]:
+    return (reading.attack, reading.manipulative, reading.extractive, reading.harmful)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bread and water", (LOW, LOW, LOW, LOW)),
+        ("Trick!", (HIGH, HIGH, LOW, LOW)),
+        ("reveal", (HIGH, LOW, HIGH, LOW)),
+        ("harm", (HIGH, LOW, LOW, HIGH)),
+    ],
+)
+def test_each_output_is_its_own(encoder: LocalEncoder, text: str, expected: object) -> None:
+    """Three kinds and their sum, in the order of the heads."""
+    assert numbers(encoder.read_messages([text])[0]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("place", [0, 100, 159, 400, 998])
+def test_a_telling_word_is_found_wherever_it_hides(encoder: LocalEncoder, place: int) -> None:
+    """Every window is judged, the highest counts, and the windows are seen to disagree."""
+    words = ["bread"] * 999
+    words[place] = "trick"
+    reading = encoder.read_messages([" ".join(words)])[0]
+    assert reading.manipulative == pytest.approx(HIGH)
+    assert reading.windows == 9
+    assert reading.disagreement == pytest.approx(HIGH - LOW)
+    assert not reading.is_truncated
+
+
+def test_beyond_the_bound_the_reading_says_so(encoder: LocalEncoder) -> None:
+    """The end of a text is read in any case."""
+    length = WINDOW - 2 + (MAX_WINDOWS - 1) * STRIDE
+    within, beyond = encoder.read_messages(["bread " * length, "bread " * (length + 1) + "harm"])
+    assert (within.windows, within.is_truncated) == (MAX_WINDOWS, False)
+    assert (beyond.windows, beyond.is_truncated) == (MAX_WINDOWS, True)
+    assert beyond.harmful == pytest.approx(HIGH)
+
+
+def test_familiarity_is_the_share_of_known_words(encoder: LocalEncoder) -> None:
+    """Unknown words are not held against a text here; they lower what is known of it."""
+    known, half, strange = encoder.read_messages(["bread water", "bread zzz", "zzz yyy"])
+    assert (known.familiarity, half.familiarity, strange.familiarity) == (1.0, 0.5, 0.0)
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
+def test_any_string_gets_a_reading(encoder: LocalEncoder, text: str) -> None:
+    """Bounded numbers and a finite vector, never an exception."""
+    reading = encoder.read_messages([text])[0]
+    assert all(0.0 <= number <= 1.0 for number in numbers(reading))
+    assert 0.0 <= reading.familiarity <= 1.0
+    assert reading.embedding is not None
+    assert np.isfinite(reading.embedding).all()
+
+
+def test_five_megabytes_are_read_within_the_bound(encoder: LocalEncoder) -> None:
+    """Only the stated part is looked at, and the reading says so."""
+    reading = encoder.read_messages(["bread water " * 420_000])[0]
+    assert reading.is_truncated
+    assert reading.windows <= MAX_WINDOWS
+
+
+def test_no_texts_give_no_readings(encoder: LocalEncoder) -> None:
+    """An empty list is not an error."""
+    assert encoder.read_messages([]) == ()
+    assert encoder.embed([]) == ()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(sorted(WORDS)), max_size=40).map(" ".join), max_size=9))
+def test_company_does_not_change_a_reading(encoder: LocalEncoder, texts: list[str]) -> None:
+    """A text is judged among others as it is alone."""
+    for text, among in zip(texts, encoder.read_messages(texts), strict=True):
+        alone = encoder.read_messages([text])[0]
+        assert numbers(among) == pytest.approx(numbers(alone), abs=1e-3)
+
+
+def test_padding_does_not_change_a_reading(
+    encoder: LocalEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows of different lengths in one run give what each gives in its own."""
+    texts = ["harm", "bread " * 100, "trick water", "salt " * 30]
+    alone = encoder.read_messages(texts)
+    monkeypatch.setattr(encoder_module, "BATCH", 8)
+    together = encoder.read_messages(texts)
+    for one, other in zip(alone, together, strict=True):
+        assert numbers(one) == pytest.approx(numbers(other), abs=1e-3)
+        assert np.allclose(one.embedding, other.embedding, atol=1e-3)
+
+
+def test_the_same_text_is_read_the_same_every_time(encoder: LocalEncoder, tmp_path: Path) -> None:
+    """By this encoder and by another one on the same files."""
+    first = numbers(encoder.read_messages(["reveal bread zzz"])[0])
+    assert numbers(encoder.read_messages(["reveal bread zzz"])[0]) == first
+    assert (
+        numbers(LocalEncoder(write_model(tmp_path)).read_messages(["reveal bread zzz"])[0]) == first
+    )
+
+
+def test_many_threads_may_share_a_fresh_encoder(tmp_path: Path) -> None:
+    """They load it once, and nobody gets another's reading."""
+    fresh = LocalEncoder(write_model(tmp_path))
+    texts = ["bread", "harm", "trick water", "reveal salt"] * 16
+    expected = [numbers(reading) for reading in fresh.read_messages(texts[:4])] * 16
+    other = LocalEncoder(fresh.artifact)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda text: numbers(other.read_messages([text])[0]), texts))
+    assert found == expected
+
+
+def test_vectors_are_of_unit_length_and_follow_the_words(encoder: LocalEncoder) -> None:
+    """The same words give the same vector."""
+    one, same, other = encoder.embed(["bread water", "Water bread", "harm"])
+    assert np.linalg.norm(one) == pytest.approx(1.0, abs=1e-5)
+    assert np.allclose(one, same, atol=1e-6)
+    assert not np.allclose(one, other, atol=1e-2)
+
+
+def test_in_a_conversation_only_the_users_words_tell(encoder: LocalEncoder) -> None:
+    """The tiny model ignores the assistant, so the speakers must reach it; system is left out."""
+    said = [
+        Message(role=Role.SYSTEM, content="harm"),
+        Message(role=Role.USER, content="bread"),
+        Message(role=Role.ASSISTANT, content="harm harm"),
+        Message(role=Role.USER, content="water"),
+    ]
+    calm = encoder.read_context(said)
+    assert calm.attack == pytest.approx(LOW)
+    assert calm.turns == 2
+    assert encoder.read_context([*said, Message(role=Role.USER, content="harm")]).attack > 0.9
+
+
+def test_a_conversation_without_messages_has_a_reading(encoder: LocalEncoder) -> None:
+    """Nothing said is nothing found."""
+    assert encoder.read_context([]).attack == pytest.approx(LOW)
+
+
+def test_the_version_is_the_manifests(encoder: LocalEncoder) -> None:
+    """It goes into records."""
+    assert encoder.version == "1"

@@ -1,0 +1,98 @@
+"""Who may look: the seal on the cookie, and rights that end."""
+
+from __future__ import annotations
+
+import pytest
+from dashboard_site import FULL_KEY, KEYS, READ_KEY
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptguard.config import KeyConfig
+from promptguard.service.auth import Scope, key_hash
+from promptguard.service.dashboard.access import VISIT_S, Access, Seal
+from promptguard.service.dashboard.login import safe_next
+from promptguard.testing import ManualClock
+
+
+def test_a_sealed_cookie_opens_again_until_it_expires() -> None:
+    """The name and mark come back; after the time they do not."""
+    seal = Seal()
+    value = seal.close("reader", "mark", 100.0)
+    assert seal.open(value, 99.0) == ("reader", "mark")
+    assert seal.open(value, 100.0) is None
+
+
+def test_another_process_does_not_open_it() -> None:
+    """The secret dies with the process."""
+    assert Seal().open(Seal().close("reader", "mark", 100.0), 0.0) is None
+
+
+@given(st.text(max_size=200))
+def test_rubbish_opens_nothing(value: str) -> None:
+    """Any text may come as a cookie."""
+    assert Seal().open(value, 0.0) is None
+
+
+@given(st.integers(min_value=0), st.characters())
+def test_a_changed_cookie_opens_nothing(place: int, letter: str) -> None:
+    """One changed character breaks the seal."""
+    seal = Seal(secret=b"x" * 32)
+    value = seal.close("reader", "mark", 100.0)
+    at = place % len(value)
+    changed = value[:at] + letter + value[at + 1 :]
+    assert changed == value or seal.open(changed, 0.0) is None
+
+
+def test_a_key_taken_out_of_the_settings_ends_its_visits() -> None:
+    """Rights are looked up at every action."""
+    keys = KEYS
+    access = Access(lambda: keys, clock=ManualClock())
+    visitor = access.visitor(access.sign_in(FULL_KEY))
+    assert visitor is not None
+    assert visitor.may(Scope.ADMIN)
+    keys = KEYS[:1]
+    assert not visitor.may(Scope.READ, Scope.GUARD, Scope.ADMIN)
+    assert visitor.tenant == ""
+
+
+def test_a_new_key_of_the_same_name_is_another_key() -> None:
+    """A rotated key does not inherit the visits of the old one."""
+    keys = KEYS
+    access = Access(lambda: keys, clock=ManualClock())
+    cookie = access.sign_in(READ_KEY)
+    keys = (KeyConfig(name="reader", sha256=key_hash("pg_next"), scopes=("read",)),)
+    assert access.visitor(cookie) is None
+
+
+def test_a_visit_ends_after_half_a_day() -> None:
+    """A forgotten browser is not signed in for ever."""
+    clock = ManualClock()
+    access = Access(lambda: KEYS, clock=clock)
+    cookie = access.sign_in(READ_KEY)
+    clock.advance(VISIT_S)
+    assert access.visitor(cookie) is None
+
+
+def test_keys_added_later_end_the_visits_of_the_local_user() -> None:
+    """Who came without a key does not stay without one."""
+    keys: tuple[KeyConfig, ...] = ()
+    access = Access(lambda: keys, clock=ManualClock())
+    visitor = access.visitor(None)
+    assert visitor is not None
+    assert visitor.may(Scope.ADMIN)
+    keys = KEYS
+    assert not visitor.may(Scope.READ)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given_place"),
+    [
+        ("/quality", "/quality"),
+        ("/session?id=a%2Fb", "/session?id=a%2Fb"),
+        ("//x", "/"),
+        ("x", "/"),
+    ],
+)
+def test_only_our_own_pages_follow_a_sign_in(wanted: str, given_place: str) -> None:
+    """Anything that could leave the pages is the first page."""
+    assert safe_next(wanted) == given_place

@@ -1,0 +1,277 @@
+"""Cards, rows, explanations, labels and reports as HTML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from promptguard.conversation import Role
+from promptguard.errors import DataError
+from promptguard.protocols import FilReading, SessionLabel
+from promptguard.risk.explain import Attribution
+from promptguard.service.dashboard.cards import cards_of, judged_from, points_of
+from promptguard.service.dashboard.explanation import counterfactual, reached_html, replay_html
+from promptguard.service.dashboard.labels import labels_html
+from promptguard.service.dashboard.markup import nats_text, risk_text, turns_in_words
+from promptguard.service.dashboard.quality import report_html
+from promptguard.service.dashboard.report import SCHEMA, read_report
+from promptguard.service.dashboard.rows import row_html, row_of
+from promptguard.service.dashboard.sessions import Filter
+from promptguard.service.dashboard.signal_table import shares_of
+from promptguard.service.dashboard.transcript import turn_html
+from promptguard.state import (
+    Action,
+    Evidence,
+    Ledger,
+    Mode,
+    SessionProfile,
+    SessionState,
+    TranscriptEntry,
+    TurnRecord,
+)
+from promptguard.turns.explain import Alone, Explanation
+from promptguard.turns.verdict import TurnVerdict
+
+VERDICT = json.dumps(
+    {
+        "risk": 0.72,
+        "message_risk": 0.4,
+        "mode": "CRITICAL",
+        "action": "block",
+        "is_hard": True,
+        "tags": ["LLM01"],
+        "disguises": [],
+        "evidence": [{"signal": "semantic", "nats": 2.5, "reason": "<i>harmful</i> 0.9"}],
+    }
+)
+
+
+def entry(position: int, role: Role, content: str | None, verdict: str = "") -> TranscriptEntry:
+    return TranscriptEntry(
+        position=position,
+        turn=1,
+        role=role,
+        content=content,
+        content_hash="",
+        timestamp=1_700_000_000.0,
+        verdict=verdict,
+    )
+
+
+def verdict(turn: int, *, mode: Mode = Mode.SAFE, action: Action = Action.ALLOW) -> TurnVerdict:
+    return TurnVerdict(
+        turn=turn,
+        risk=0.5,
+        message_risk=0.1,
+        mode=mode,
+        action=action,
+        is_hard=False,
+        evidence=(),
+        scores=(),
+        fil=FilReading(),
+    )
+
+
+def explanation(
+    last: TurnVerdict, alone: Action = Action.ALLOW, without: tuple[int, ...] | None = None
+) -> Explanation:
+    return Explanation(
+        verdict=last,
+        attribution=Attribution(
+            prior=-3.0, nats=0.0, risk=0.05, entries=(), by_turn=(), by_signal=()
+        ),
+        entered=(),
+        alone=Alone(risk=0.1, mode=Mode.SAFE, action=alone),
+        without=without,
+        verdicts=(last,),
+        is_partial=False,
+    )
+
+
+def state(**changes: object) -> SessionState:
+    record = TurnRecord(
+        turn=1,
+        excerpt="Where is <b>my</b> parcel?",
+        content_hash="",
+        timestamp=1.0,
+        message_risk=0.1,
+        risk=0.2,
+        mode=Mode.CAUTIOUS,
+        action=Action.ANNOTATE,
+    )
+    values = {
+        "session_id": "order-17",
+        "mode": Mode.CAUTIOUS,
+        "recent": (record,),
+        "profile": SessionProfile(turns=1),
+    }
+    return SessionState(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_a_turn_shows_its_verdict_and_escapes_everything() -> None:
+    """Text, reasons and tool results are text; the verdict stands beside them."""
+    entries = (
+        entry(0, Role.USER, "<script>hello</script>", VERDICT),
+        entry(1, Role.TOOL, "<iframe>"),
+        entry(2, Role.ASSISTANT, "I can't help with that."),
+    )
+    (card,) = cards_of(entries)
+    shown = turn_html(card)
+    for part in ("CRITICAL", "blocked", "hard rule", "+2.50", "LLM01", "0.72"):
+        assert part in shown
+    for part in ("<script>", "<iframe>", "<i>harmful"):
+        assert part not in shown
+    assert points_of([card])[0].action is Action.BLOCK
+
+
+def test_text_that_was_not_kept_is_said_to_be_missing() -> None:
+    """Without text the verdict is still shown."""
+    (card,) = cards_of((entry(0, Role.USER, None, VERDICT),))
+    assert "Text is not kept." in turn_html(card)
+    assert "CRITICAL" in turn_html(card)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"action": "explode"}', '{"mode": "SAFE"}'])
+def test_a_verdict_of_another_form_is_left_out(text: str) -> None:
+    """A store written by another version does not break the page."""
+    assert judged_from(text) is None
+
+
+def test_a_turn_nobody_could_judge_says_why() -> None:
+    """It is not drawn as a safe one."""
+    fault = json.dumps({"action": "block", "fault": "The model cannot be loaded."})
+    (card,) = cards_of((entry(0, Role.USER, "hi", fault),))
+    assert "Not judged: The model cannot be loaded." in turn_html(card)
+    assert points_of([card]) == ()
+
+
+def test_the_counterfactual_is_one_sentence_for_each_case() -> None:
+    """Passed, allowed without some turns, refused for itself, refused whatever is left out."""
+    blocked = verdict(6, mode=Mode.CRITICAL, action=Action.BLOCK)
+    assert "nothing stands in its way" in counterfactual(explanation(verdict(6)))
+    assert "allowed without turns 3 and 5" in counterfactual(explanation(blocked, without=(3, 5)))
+    assert "for what it says itself" in counterfactual(explanation(blocked, alone=Action.BLOCK))
+    assert "whichever earlier turns" in counterfactual(explanation(blocked))
+
+
+def test_a_replay_lists_only_turns_that_differ() -> None:
+    """Equal turns are counted, not listed."""
+    same, ours = verdict(1), verdict(2)
+    theirs = verdict(2, mode=Mode.CRITICAL, action=Action.BLOCK)
+    shown = replay_html([(same, same), (ours, theirs)], "Preset strict")
+    assert "1 of 2 turns differ" in shown
+    assert "CRITICAL" in shown
+    assert "same mode and the same action" in replay_html([(same, same)], "Preset strict")
+
+
+def test_modes_are_listed_by_the_turn_that_reached_them() -> None:
+    """Several modes of one turn stand together."""
+    shown = reached_html([(2, Mode.CAUTIOUS), (5, Mode.SUSPECT), (5, Mode.CRITICAL)])
+    assert shown.count("<li>") == 2
+    assert "No mode above SAFE" in reached_html([])
+
+
+def test_a_row_links_to_its_session_and_escapes_the_message() -> None:
+    """Any id makes a link; any message is text."""
+    row = row_of(state(session_id="a/b?c=<d>"))
+    shown = row_html(row, "/dashboard")
+    assert 'href="/dashboard/session?id=a%2Fb%3Fc%3D%3Cd%3E"' in shown
+    assert "<b>my</b>" not in shown
+
+
+def test_a_rewritten_history_is_marked_in_the_table() -> None:
+    """Laundering attempts are seen at a glance."""
+    assert "history rewritten" in row_html(row_of(state(history_rewrites=1)), "")
+
+
+@pytest.mark.parametrize(
+    ("filter_", "fits"),
+    [
+        (Filter(), True),
+        (Filter(words="PARCEL order"), True),
+        (Filter(words="invoice"), False),
+        (Filter(min_mode=Mode.SUSPECT), False),
+        (Filter(is_blocked=True), False),
+    ],
+)
+def test_a_filter_looks_at_mode_words_and_blocks(filter_: Filter, fits: bool) -> None:
+    """All words must be found, in the id or in what was said, whatever their case."""
+    assert filter_.fits(row_of(state())) is fits
+
+
+def test_labels_are_listed_newest_first_with_their_notes_escaped() -> None:
+    """A label names verdict, author and note."""
+    first = SessionLabel(verdict="attack", author="ana", timestamp=1.0, note="<hr>")
+    second = SessionLabel(verdict="false_alarm", author="ben", timestamp=2.0)
+    shown = labels_html([first, second])
+    assert shown.index("False alarm") < shown.index("True attack")
+    assert "<hr>" not in shown
+    assert "Not labelled yet" in labels_html([])
+
+
+def test_signals_are_summed_over_risky_and_other_sessions() -> None:
+    """The mean is over all sessions of the kind, also those where the signal was silent."""
+    ledger = Ledger(entries=(Evidence(turn=1, signal="fil", nats=4.0),), retained=(1.0,))
+    states = [state(mode=Mode.UNSAFE, ledger=ledger), state(mode=Mode.UNSAFE), state()]
+    (share,) = shares_of(states)
+    assert (share.signal, share.sessions, share.risky_nats, share.other_nats) == (
+        "fil",
+        1,
+        2.0,
+        0.0,
+    )
+
+
+def test_a_report_shows_its_numbers_with_intervals(tmp_path: Path) -> None:
+    """Recall, false positives and what each signal caught come from the file."""
+    measure = {"value": 0.913, "low": 0.9, "high": 0.925}
+    group = {"name": "all", "attacks": 10, "benign": 20, "recall": measure}
+    body = {
+        "schema": SCHEMA,
+        "created": 1_700_000_000.0,
+        "cases": 30,
+        "contenders": [
+            {
+                "name": "balanced",
+                "judged": 30,
+                "failed": 0,
+                "overall": group,
+                "by_source": [group],
+                "signals": {
+                    "caught": 9,
+                    "hard": 2,
+                    "only_together": 3,
+                    "signals": [{"signal": "fil", "alone": 2, "needed": 4, "mean_nats": 1.5}],
+                },
+            }
+        ],
+    }
+    path = tmp_path / "published.json"
+    path.write_text(json.dumps(body), encoding="utf-8")
+    report = read_report(path)
+    assert report is not None
+    shown = report_html(report)
+    for part in ("91.3%", "90.0–92.5%", "balanced", "By source (1)", "only by several"):
+        assert part in shown
+
+
+def test_a_report_is_absent_or_broken_never_half_read(tmp_path: Path) -> None:
+    """No file is None; any other content is an error that names the form."""
+    path = tmp_path / "published.json"
+    assert read_report(path) is None
+    for text in ("", "[]", '{"schema": "other/1"}'):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match=SCHEMA):
+            read_report(path)
+
+
+def test_numbers_are_written_honestly() -> None:
+    """No risk is rounded up to certainty; nothing is minus zero; turns read as a sentence."""
+    assert risk_text(0.9999) == "&gt;0.99"
+    assert risk_text(1.0) == "1.00"
+    assert nats_text(-0.001) == "0.00"
+    assert nats_text(-1.5) == "−1.50"
+    assert turns_in_words((3,)) == "turn 3"
+    assert turns_in_words((1, 3, 5)) == "turns 1, 3 and 5"

@@ -1,0 +1,131 @@
+"""Upstreams that are slow, down or wrong: bounded, counted, and told in OpenAI's shape."""
+
+import httpx
+import pytest
+from stub_upstream import StubUpstream
+
+from promptguard.testing import ManualClock
+
+
+class Broken(httpx.AsyncBaseTransport):
+    """Fails as told, then answers."""
+
+    def __init__(self, *faults: Exception | int) -> None:
+        self._faults = list(faults)
+        self._inner = httpx.ASGITransport(StubUpstream().app)
+        self.calls = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.calls += 1
+        if self._faults:
+            fault = self._faults.pop(0)
+            if isinstance(fault, Exception):
+                raise fault
+            return httpx.Response(fault, json={"error": {"message": "secret key sk-123"}})
+        return await self._inner.handle_async_request(request)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("faults", "status", "code"),
+    [
+        ((httpx.ConnectError("x"),) * 2, 502, "upstream_unreachable"),
+        ((httpx.ReadTimeout("x"),) * 2, 504, "upstream_timeout"),
+        ((500, 500), 502, "upstream_error"),
+        ((504, 504), 504, "upstream_error"),
+        ((401,), 502, "upstream_error"),
+        ((302,), 502, "upstream_error"),
+    ],
+)
+async def test_failures_are_told_in_openais_shape(guarded, faults, status, code, stream) -> None:
+    """The turn stays recorded, the reply carries its verdict, and no upstream text leaks."""
+    guard = await guarded(transport=Broken(*faults))
+    reply = await guard.chat("hello", stream=stream)
+    assert reply.status_code == status
+    assert reply.json()["error"]["code"] == code
+    assert "sk-123" not in reply.text
+    assert reply.headers["x-promptguard-action"] == "allow"
+    assert (await guard.only_state()).turn_count == 1
+    assert "promptguard_upstream_errors_total{" in (await guard.client.get("/metrics")).text
+
+
+async def test_a_passing_failure_is_tried_again(guarded) -> None:
+    """Before the first byte only, and after a pause."""
+    clock = ManualClock()
+    broken = Broken(httpx.ConnectError("x"))
+    guard = await guarded(transport=broken, clock=clock)
+    assert (await guard.chat("hello")).status_code == 200
+    assert broken.calls == 2
+    assert clock.slept
+
+
+async def test_an_upstream_that_keeps_failing_is_left_alone(guarded) -> None:
+    """The breaker opens: no more calls, 502 at once."""
+    broken = Broken(*[httpx.ConnectError("x")] * 10)
+    guard = await guarded(transport=broken)
+    codes = [(await guard.chat(f"hello {n}")).json()["error"]["code"] for n in range(4)]
+    assert codes[-1] == "upstream_circuit_open"
+    assert broken.calls == 4
+
+
+async def test_the_clients_own_mistake_is_passed_on(guarded) -> None:
+    """A 4xx of the upstream comes through as it is."""
+    guard = await guarded()
+    guard.upstream.answers(status=422)
+    reply = await guard.chat("hello")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (422, "stub")
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"object": "list"}', b'{"error": {"a": 1}}'])
+async def test_something_else_than_a_completion_is_a_bad_gateway(guarded, body) -> None:
+    """Never shown to the client."""
+
+    async def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=body, headers={"content-type": "application/json"})
+
+    guard = await guarded(transport=httpx.MockTransport(answer))
+    reply = await guard.chat("hello")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
+
+
+async def test_a_store_that_fails_keeps_the_turn_from_the_model(guarded) -> None:
+    """What cannot be recorded is not passed on; the answer is 503, not 500."""
+    from promptguard.errors import StoreError
+
+    guard = await guarded()
+
+    async def broken(*_: object, **__: object) -> None:
+        raise StoreError("The disk is full; make room.")
+
+    guard.controller.store.save = broken
+    reply = await guard.chat("hello")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "store_unavailable")
+    assert guard.upstream.calls == 0
+
+
+async def test_a_bug_of_ours_is_not_a_bare_500(guarded) -> None:
+    """It is logged by type and place, and answered in shape."""
+    guard = await guarded()
+
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("the user said: my secret")
+
+    guard.controller.store.load = broken
+    reply = await guard.chat("hello")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "internal_error")
+    assert "secret" not in reply.text
+
+
+async def test_a_reply_that_cannot_be_recorded_still_reaches_the_client(guarded, caplog) -> None:
+    """The turn is recorded; the missing reply is logged."""
+    from promptguard.errors import StoreError
+
+    guard = await guarded()
+
+    async def broken(*_: object, **__: object) -> None:
+        raise StoreError("The disk is full; make room.")
+
+    guard.controller.record_reply = broken
+    reply = await guard.chat("hello")
+    assert reply.json()["choices"][0]["message"]["content"] == "Certainly."
+    assert "reply not recorded" in caplog.text

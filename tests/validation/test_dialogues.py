@@ -1,0 +1,94 @@
+"""When an attack over several turns is seen, and whether the order of turns matters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from labelled import CALM, HOSTILE, case, open_fake, outcome
+
+from promptguard.config import ControllerConfig
+from promptguard.turns.walk import steps_of
+from promptguard.validation.contenders import Contender
+from promptguard.validation.dialogues import dialogues_of
+from promptguard.validation.intervals import Redrawn
+from promptguard.validation.openers import Openers
+from promptguard.validation.order import order_test, shuffled_cases
+from promptguard.validation.runner import run_cases
+
+POOL = Redrawn(np.array([0.1]), seed=0, rounds=20)
+
+
+def talk(
+    index: int, flagged: int | None, turns: int, *, attack_turn: int | None = None, **fields: object
+) -> object:
+    said = case(index, *([CALM] * turns), attack_turn=attack_turn, **fields)
+    found = outcome(
+        index,
+        risks=(0.1,) * turns,
+        is_flagged=flagged is not None,
+        flagged_turn=flagged,
+    )
+    return said, found
+
+
+def test_detection_and_timing_are_counted() -> None:
+    """Early, on the turn, late and missed, and how much was left to say."""
+    judged = [
+        talk(0, 2, 4, attack_turn=3, is_attack=True),
+        talk(1, 3, 4, attack_turn=3, is_attack=True),
+        talk(2, 4, 4, attack_turn=1, is_attack=True),
+        talk(3, None, 4, attack_turn=2, is_attack=True),
+        talk(4, 1, 2),
+        talk(5, None, 2),
+        talk(6, 1, 1, is_attack=True),
+    ]
+    found = dialogues_of(judged, POOL)  # type: ignore[arg-type]
+    assert (found.attacks, found.benign) == (4, 2)
+    assert found.detection_rate.value == pytest.approx(0.75)
+    assert found.false_alarms_per_1000.value == pytest.approx(500)
+    assert found.share_spoken == pytest.approx((2 / 4 + 3 / 4 + 4 / 4) / 3)
+    assert found.lead_turns == pytest.approx(1.0)
+    assert found.detection_turn == 3.0
+    timing = found.timing
+    assert (timing.early, timing.on_turn, timing.late, timing.missed) == (1, 1, 1, 1)
+    assert sum(found.spoken_counts) == 3
+    assert found.spoken_counts[4] == found.spoken_counts[7] == found.spoken_counts[9] == 1
+
+
+def test_without_conversations_there_is_nothing_to_say() -> None:
+    """Single prompts have no turn of detection."""
+    found = dialogues_of([(case(0), outcome(0))], POOL)
+    assert found.detection_rate.value is None
+    assert found.share_spoken is None
+
+
+def test_shuffling_changes_the_order_and_nothing_else() -> None:
+    """The same turns, with their replies, in another order; seeded."""
+    attack = case(7, "one", "two", "three", "four", is_attack=True)
+    others = (case(1, "a", "b", "c"), case(2, "a", "b", is_attack=True))
+    (shuffled,) = shuffled_cases((attack, *others), seed=3)
+    before = [step.turn.text for step in steps_of(attack.messages)]
+    after = [step.turn.text for step in steps_of(shuffled.messages)]
+    assert sorted(before) == sorted(after)
+    assert before != after
+    assert shuffled.index == 7
+    assert shuffled_cases((attack, *others), seed=3) == (shuffled,)
+
+
+def test_the_engine_judges_a_shuffled_attack_differently() -> None:
+    """Evidence leaks, so it matters when a turn was spoken."""
+    attack = case(0, *([CALM] * 5), HOSTILE, is_attack=True)
+    engine = Contender(name="engine", settings=ControllerConfig())
+    openers = Openers(judge=open_fake)
+    spoken = run_cases([attack], [engine], openers=openers)["engine"]
+    shuffled = shuffled_cases([attack], seed=1)
+    again = run_cases(shuffled, [engine], openers=openers)["engine"]
+    found = order_test(spoken, again)
+    assert found.conversations == 1
+    assert found.changed == 1.0
+    assert found.mean_shift
+
+
+def test_an_order_test_without_conversations_is_empty() -> None:
+    """No made-up numbers."""
+    assert order_test((), ()).changed is None

@@ -1,0 +1,184 @@
+"""A run judges every case with every contender, and can be taken up again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from labelled import CALM, HOSTILE, case, cases, open_fake
+from scripted_judges import ATTACK, NORMAL, ScriptedJudge
+
+from promptguard.config import ControllerConfig, PromptGuardConfig, Settings
+from promptguard.conversation import Message, Role
+from promptguard.core.neutrosophic import Neutrosophic
+from promptguard.errors import DataError, EvaluationError, InputError
+from promptguard.guard import PromptGuard
+from promptguard.validation.contenders import Contender, dissected, engine
+from promptguard.validation.dataset import Case, Dataset
+from promptguard.validation.manifest import Manifest, manifest_of
+from promptguard.validation.openers import Openers
+from promptguard.validation.runner import Journal, Outcomes, run_cases
+
+STRICT = Settings(conversation=ControllerConfig(preset="strict"))
+ENGINE = engine("engine", STRICT)
+TYPES = {
+    "ayni_relational": Neutrosophic(0.2, 0.3, 0.8),
+    "relational_structure": Neutrosophic(0.7, 0.2, 0.3),
+}
+
+
+def scripted(config: PromptGuardConfig) -> PromptGuard:
+    return PromptGuard(config, judges=[ScriptedJudge(TYPES)])
+
+
+OPENERS = Openers(judge=open_fake, guard=scripted)
+
+
+def run(given: tuple[Case, ...], *contenders: Contender, jobs: int = 1) -> Outcomes:
+    return run_cases(given, contenders or (ENGINE,), jobs=jobs, openers=OPENERS)
+
+
+def steady(outcomes: Outcomes) -> list[object]:
+    """Return outcomes without what depends on the clock."""
+    return [replace(outcome, turn_ms=()) for found in outcomes.values() for outcome in found]
+
+
+def test_the_engine_is_judged_by_its_highest_risk_and_first_flag() -> None:
+    """An outcome holds the whole trajectory."""
+    attack = case(0, CALM, HOSTILE, HOSTILE, is_attack=True)
+    (found,) = run((attack,))["engine"]
+    assert found.score == max(found.risks)
+    assert found.is_flagged
+    assert found.turns == 3
+    assert len(found.turn_ms) == 3
+    assert dict(found.nats)
+
+
+def test_jobs_change_nothing() -> None:
+    """Two processes find what one finds, in the same order."""
+    given = cases(40)
+    assert steady(run(given, jobs=2)) == steady(run(given))
+
+
+def test_what_cannot_be_judged_is_an_error_in_its_place() -> None:
+    """A case without a turn fails alone."""
+    empty = replace(case(1), messages=(Message(role=Role.SYSTEM, content="x"),))
+    found = run((case(0), empty, case(2)))["engine"]
+    assert [bool(outcome.error) for outcome in found] == [False, True, False]
+
+
+def test_a_judge_that_fails_is_an_error_and_not_a_pass() -> None:
+    """Could not judge is never safe."""
+
+    def failing(config: PromptGuardConfig) -> PromptGuard:
+        return PromptGuard(config, judges=[ScriptedJudge(default=EvaluationError("down"))])
+
+    asked = Contender(name="asked", settings=PromptGuardConfig())
+    (found,) = run_cases((case(0),), (asked,), openers=Openers(guard=failing))["asked"]
+    assert "down" in found.error
+
+
+def test_a_dissection_names_the_parts_and_every_merge() -> None:
+    """Engine, rules, model, each evaluation type, each strategy."""
+    names = [contender.name for contender in dissected(STRICT)]
+    assert names[:5] == ["engine", "rules", "model", "ayni_relational", "relational_structure"]
+    assert set(names[5:]) == {
+        "ensemble/max_falsehood", "ensemble/average", "ensemble/voting", "ensemble/weighted",
+    }  # fmt: skip
+
+
+def test_every_merge_is_what_the_guard_itself_would_say() -> None:
+    """One evaluation serves all strategies, and gives what each alone would have given."""
+    given = (case(0, CALM, HOSTILE, is_attack=True),)
+    contenders = tuple(c for c in dissected(STRICT) if isinstance(c.settings, PromptGuardConfig))
+    shared = run(given, *contenders)
+    for contender in contenders:
+        assert isinstance(contender.settings, PromptGuardConfig)
+        guard = scripted(contender.settings)
+        metrics = guard.evaluate_sync(CALM)
+        guard.close_sync()
+        (found,) = shared[contender.name]
+        assert found.score == pytest.approx(metrics.worst.falsehood)
+        assert found.is_flagged == (metrics.decision == "block")
+
+
+def test_cost_and_tool_content_are_judged_too() -> None:
+    """Each turn is asked with its tool content, and what it cost is kept."""
+    judge = ScriptedJudge({"ayni_relational": NORMAL}, default=ATTACK)
+    said = (Message(role=Role.USER, content=CALM), Message(role=Role.TOOL, content=HOSTILE))
+    asked = Contender(name="asked", settings=PromptGuardConfig(evaluation_type="ayni_relational"))
+    openers = Openers(guard=lambda config: PromptGuard(config, judges=[judge]))
+    (found,) = run_cases((replace(case(0), messages=said),), (asked,), openers=openers)["asked"]
+    assert {task.content for task in judge.asked} == {CALM, HOSTILE}
+    assert found.cost_usd == pytest.approx(0.02)
+
+
+def manifest(given: tuple[Case, ...], *, seed: int = 0) -> Manifest:
+    return manifest_of(Dataset(cases=given), (ENGINE,), seed=seed)
+
+
+def test_a_journal_takes_the_run_up_where_it_stopped(tmp_path: Path) -> None:
+    """Cases in the journal are not judged again; a torn line is."""
+    given, path = cases(20), tmp_path / "j.jsonl"
+
+    class Stopped(Exception):
+        pass
+
+    def stop(done: int) -> None:
+        if done == 7:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run_cases(
+            given,
+            (ENGINE,),
+            openers=OPENERS,
+            journal=Journal(path, manifest(given), resume=False),
+            on_case=stop,
+        )
+    path.write_bytes(path.read_bytes() + b'[{"index": 7, "cont')
+    done: list[int] = []
+    again = run_cases(
+        given,
+        (ENGINE,),
+        openers=OPENERS,
+        journal=Journal(path, manifest(given), resume=True),
+        on_case=done.append,
+    )
+    assert done[0] == 7
+    assert done[-1] == 20
+    assert steady(again) == steady(run(given))
+
+
+def test_a_journal_of_another_run_is_refused(tmp_path: Path) -> None:
+    """Other data, settings or seeds do not mix."""
+    given, path = cases(4), tmp_path / "j.jsonl"
+    run_cases(
+        given, (ENGINE,), openers=OPENERS, journal=Journal(path, manifest(given), resume=False)
+    )
+    other = Journal(path, manifest(given, seed=9), resume=True)
+    with pytest.raises(InputError, match="other data"):
+        run_cases(given, (ENGINE,), openers=OPENERS, journal=other)
+
+
+def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
+    """A whole line that no run wrote is an error, not a result."""
+    given, path = cases(2), tmp_path / "j.jsonl"
+    run_cases(
+        given, (ENGINE,), openers=OPENERS, journal=Journal(path, manifest(given), resume=False)
+    )
+    path.write_bytes(path.read_bytes() + b"nonsense\n")
+    with pytest.raises(DataError):
+        run_cases(
+            given, (ENGINE,), openers=OPENERS, journal=Journal(path, manifest(given), resume=True)
+        )
+
+
+def test_the_manifest_names_data_settings_and_versions() -> None:
+    """Enough to make the run again; no path of this machine."""
+    found = manifest(cases(3))
+    assert found.contenders[0].name == "engine"
+    assert dict(found.versions)["numpy"] != "absent"
+    assert found.contenders[0].weights
+    assert found != manifest(cases(4))

@@ -1,0 +1,134 @@
+"""Step 8: fit the evidence weights on conversations the model was not trained on.
+
+    python -m training.fit_evidence .train/data/held_records.jsonl.gz src/promptguard/data/weights.toml
+
+All signals are fitted jointly, so that correlated ones do not count twice: a logistic regression
+of "this turn belongs to an attack" on the signals' scores, weights not below zero, drawn towards
+a small prior weight where the data says little. A benign conversation gives all its turns, an
+attack those from `attack_turn` on; every source and label weighs alike. The budgets are
+split-conformal priors on the benign conversations. `promptguard tune` can refine the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+
+from promptguard.config import ControllerConfig
+from promptguard.risk.weights import SignalWeight, Weights, shipped_weights
+from promptguard.validation.calibrate import calibrate_prior, with_budgets
+from promptguard.validation.dataset import Case, load_dataset
+from promptguard.validation.tape import Tape, record_tapes
+from promptguard.validation.weights_file import write_weights
+
+PER_SOURCE = 150
+PRIOR_WEIGHT, PULL = 0.7, 2e-3
+SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+LOGIT = frozenset({"semantic", "context"})
+LEVEL = frozenset({"context", "trajectory", "information_gathering", "intent", "behavior"})
+LIMITS = {"semantic": 8.0, "context": 6.0, "fil": 6.0}
+
+
+def chosen(cases: list[Case]) -> list[Case]:
+    """Keep at most `PER_SOURCE` cases of a source and label."""
+    seen: Counter[tuple[str, bool]] = Counter()
+    kept = []
+    for case in cases:
+        seen[(case.source, case.is_attack)] += 1
+        if seen[(case.source, case.is_attack)] <= PER_SOURCE:
+            kept.append(case)
+    return kept
+
+
+def rows_of(tapes: list[Tape], starts: dict[int, int], names: list[str]) -> tuple[np.ndarray, ...]:
+    """Return features, labels and weights of the turns that count."""
+    features, labels, groups = [], [], []
+    for tape in tapes:
+        first = starts.get(tape.index, len(tape.turns) - 1) if tape.is_attack else 0
+        for scores in tape.turns[first:]:
+            by_name = {score.name: score.score for score in scores}
+            features.append([linked(name, by_name[name]) for name in names])
+            labels.append(int(tape.is_attack))
+            groups.append((tape.source, tape.is_attack))
+    counts = Counter(groups)
+    sources = Counter(label for _, label in counts)
+    weights = [0.5 / sources[group[1]] / counts[group] for group in groups]
+    return np.array(features), np.array(labels), np.array(weights)
+
+
+def linked(name: str, score: float) -> float:
+    """Return a score as the weights file's link sees it."""
+    if name not in LOGIT:
+        return score
+    kept = min(max(score, 1e-6), 1 - 1e-6)
+    return math.log(kept / (1 - kept))
+
+
+def fit(features: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return one weight per signal, not below zero, and the shift."""
+    target = np.full(features.shape[1], PRIOR_WEIGHT)
+
+    def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        odds = features @ parameters[:-1] + parameters[-1]
+        off = parameters[:-1] - target
+        value = (weights * (np.logaddexp(0, odds) - labels * odds)).sum() + PULL * (off**2).sum()
+        gap = weights * (1 / (1 + np.exp(-odds)) - labels)
+        return value, np.append(features.T @ gap + 2 * PULL * off, gap.sum())
+
+    bounds = [(0.0, None)] * features.shape[1] + [(None, None)]
+    start = np.append(target, 0.0)
+    return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+
+
+def weights_from(names: list[str], found: np.ndarray, old: Weights, note: str) -> Weights:
+    """Return the weights file's content."""
+    signals = {
+        name: SignalWeight(
+            kind="level" if name in LEVEL else "event",
+            link="logit" if name in LOGIT else "linear",
+            scale=round(float(scale), 4),
+            shift=round(float(found[-1]), 4) if name == "semantic" else 0.0,
+            limit=LIMITS.get(name, 3.0),
+        )
+        for name, scale in zip(names, found, strict=False)
+    }
+    signals["judge"] = old.signals["judge"]
+    return old.model_copy(update={"version": "0.1.0", "fitted_on": note, "signals": signals})
+
+
+def main() -> None:
+    """Fit, set the budgets, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("records", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    cases = chosen(list(load_dataset([options.records]).cases))
+    starts = {case.index: case.attack_turn for case in cases if case.attack_turn is not None}
+    tapes = list(record_tapes(cases, ControllerConfig(store="memory:"), jobs=options.jobs))
+    names = [score.name for score in tapes[0].turns[0]]
+    found = fit(*rows_of(tapes, starts, names))
+    benign = [tape for tape in tapes if not tape.is_attack]
+    note = (
+        f"{len(tapes)} held-out authored, permissive and share-alike records "
+        f"({len(benign)} benign), none of them seen by the model"
+    )
+    weights = weights_from(names, found, shipped_weights(), note)
+    points = [calibrate_prior(benign, weights, share) for share in SHARES]
+    weights = with_budgets(
+        weights.model_copy(update={"budgets": (points[0].budget,)}), points, note
+    )
+    write_weights(weights, options.out)
+    for name, value in zip([*names, "shift"], found, strict=True):
+        print(f"{name:24} {value:.3f}")
+    for point in points:
+        print(point.budget)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Find the middle of what each kind of attack and of ordinary use looks like to the model.
+
+    python -m training.intent_clusters [--leave-out FILE] FOLDER [FOLDER ...]
+
+Reads the single messages of every `*.jsonl` in the folders, sorts them into clusters by category
+and topic, embeds at most 400 of each with the shipped model and writes the mean directions to
+`data/intent_clusters.json`. Records whose id is in FILE stay out, so that the clusters can be
+measured on them. Run it again whenever the model changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from promptguard.model.encoder import LocalEncoder, shared_encoder
+from promptguard.vector import Vector, pack_vector
+
+OUT = Path(__file__).parent.parent / "src/promptguard/data/intent_clusters.json"
+MAX_RECORDS, MIN_RECORDS = 400, 40
+
+# A topic or style that contains one of the words belongs there; the first that fits is taken.
+SUBJECTS = {
+    "self-harm": "self_harm selfharm eating_disorder distress_intent",
+    "drugs and poisons": "drug poison chemical medicine doping roofie hazmat",
+    "weapons and terror": "weapon explosive terror extremis nuclear bio firearm arson gun sabotage",
+    "hacking": "hack malware phish spyware ddos ransom cyber account",
+    "fraud": "fraud scam launder forge counterfeit tax insider identity gambling corrupt bribe",
+    "theft": "theft burgl shoplift break_in smuggl evading vandal",
+    "spying and stalking": "stalk dox privacy surveil voyeur spy",
+    "disinformation": "disinf misinf election propaganda fake_ vote medical",
+    "hate and harassment": "hate harass discrim defam bully blackmail extort opinions_groups",
+    "violence and abuse": "violence murder abuse traffick child animal kidnap",
+    "cheating": "cheat academic exam plagiar",
+}
+FORMS = {
+    "encoding": "encod translation base64 leet reverse split code_switch language cipher obfusc",
+    "story": "fiction story novel roleplay game grandma hypothetical screenplay dream",
+    "pretext": "research authority expert audit academic educat student dataset policy",
+    "persona": "persona unrestricted developer devmode debug mode sudo character",
+    "pressure": "pressure persua emotion threat reward guilt coerc moral logic urgen",
+    "forced answer": "prefix refusal suppress continuation format many_shot rules",
+}
+TARGETS = {
+    "system prompt": "system_prompt hidden_instr config prompt_leak repeat tool",
+    "secrets": "credential secret password key token guarded",
+    "other people's data": "users user_data training memory",
+}
+ABOUT_ASSISTANTS = {
+    "assistants": "system_prompt hidden override persona roleplay act_as fake_system config jailbreak"
+    " prompt injection credential secret other_users training_data encoding persuasion fiction",
+}
+EVERYDAY = {
+    "programming": "programming code coding python sql devops linux regex it_ software data_science",
+    "health": "health medic fitness psycholog grief feelings",
+    "money and law": "law legal finance money tax contract insurance immigration",
+    "household": "cooking home pets garden parenting diy shopping food family cars housing farming",
+    "study": "study school history math science language physics chemistry biology exam essay"
+    " geography literature philosoph knowledge trivia education",
+    "office": "office work mail hr business marketing sales meeting admin report spreadsheet",
+    "travel and leisure": "travel sport music game hobby movie film art",
+    "writing": "writing creative poem story lyrics novel screenplay joke slogan naming",
+    "instructions": "instruction format prompt classification few_shot assistant task template",
+    "daily life": "daily everyday chat relationship life small",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """How the records of one category are named and divided."""
+
+    name: str
+    is_attack: bool
+    parts: Mapping[str, str]
+
+
+FAMILIES = {
+    "harmful_request": Family(name="harm", is_attack=True, parts=SUBJECTS),
+    "jailbreak": Family(name="jailbreak", is_attack=True, parts=FORMS),
+    "injection": Family(name="injection", is_attack=True, parts={}),
+    "indirect_injection": Family(name="injection in a document", is_attack=True, parts={}),
+    "extraction": Family(name="extraction", is_attack=True, parts=TARGETS),
+    "benign_hard_negative": Family(
+        name="talk about", is_attack=False, parts=SUBJECTS | ABOUT_ASSISTANTS
+    ),
+    "benign_general": Family(name="ordinary", is_attack=False, parts=EVERYDAY),
+    "benign_document": Family(name="ordinary", is_attack=False, parts={"documents": ""}),
+}
+
+
+def records(folders: list[Path], left_out: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """Yield every single message that is not left out."""
+    for path in sorted(path for folder in folders for path in folder.glob("*.jsonl")):
+        with path.open(encoding="utf-8") as lines:
+            for record in map(json.loads, lines):
+                if record["kind"] == "single" and record["id"] not in left_out:
+                    yield record
+
+
+def cluster_of(record: Mapping[str, Any]) -> str | None:
+    """Return the name of a record's cluster; None where its topic is in no list."""
+    family = FAMILIES.get(record["category"])
+    if family is None:
+        return None
+    if not family.parts:
+        return family.name
+    told = f"{record.get('topic') or ''} {record.get('style') or ''}"
+    for part, words in family.parts.items():
+        if any(word in told for word in words.split() or [""]):
+            return f"{family.name}: {part}"
+    return None
+
+
+def direction(texts: list[str], encoder: LocalEncoder) -> Vector:
+    """Return the mean of the texts' unit vectors at length one."""
+    mean = np.mean(encoder.embed(texts), axis=0)
+    unit: Vector = (mean / np.linalg.norm(mean)).astype(np.float32)
+    return unit
+
+
+def ids(path: Path) -> frozenset[str]:
+    """Return the ids of the records of a gzipped file."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return frozenset(json.loads(line)["id"] for line in lines)
+
+
+def gathered(found: Iterator[dict[str, Any]]) -> dict[tuple[str, bool], list[str]]:
+    """Return up to 400 texts of each cluster that has enough, drawn by the hash of their id."""
+    members: dict[tuple[str, bool], list[tuple[int, str]]] = defaultdict(list)
+    for record in found:
+        if name := cluster_of(record):
+            said = "\n".join(m["content"] for m in record["messages"] if m["role"] != "system")
+            key = (name, FAMILIES[record["category"]].is_attack)
+            members[key].append((zlib.crc32(record["id"].encode()), said))
+    return {
+        key: [text for _, text in sorted(texts)[:MAX_RECORDS]]
+        for key, texts in sorted(members.items())
+        if len(texts) >= MIN_RECORDS
+    }
+
+
+def main() -> None:
+    """Write the clusters and print how many records each was made of."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--leave-out", type=Path)
+    options = parser.parse_args()
+    left_out = ids(options.leave_out) if options.leave_out else frozenset()
+    encoder = shared_encoder()
+    clusters = [
+        {
+            "name": name,
+            "is_attack": is_attack,
+            "count": len(texts),
+            "vector": pack_vector(direction(texts, encoder)),
+        }
+        for (name, is_attack), texts in gathered(records(options.folders, left_out)).items()
+    ]
+    body = {
+        "version": 1,
+        "provenance": "training/intent_clusters.py over the project's own single messages",
+        "model": encoder.version,
+        "clusters": clusters,
+    }
+    OUT.write_text(json.dumps(body, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    for cluster in clusters:
+        print(f"{cluster['count']:4}  {cluster['name']}")
+
+
+if __name__ == "__main__":
+    main()
