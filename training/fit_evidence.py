@@ -1,6 +1,6 @@
 """Step 8: fit the evidence weights on conversations the model was not trained on.
 
-    python -m training.fit_evidence .train/data/held_records.jsonl.gz src/promptguard/data/weights.toml
+    python -m training.fit_evidence .train/data/held_records.jsonl.gz weights.toml
 
 All signals are fitted jointly, so that correlated ones do not count twice: a logistic regression
 of "this turn belongs to an attack" on the signals' scores, weights not below zero, drawn towards
@@ -31,6 +31,9 @@ PRIOR_WEIGHT, PULL = 0.7, 2e-3
 SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 LOGIT = frozenset({"semantic", "context"})
 LEVEL = frozenset({"context", "trajectory", "information_gathering", "intent", "behavior"})
+# Three or four steps on one subject occur in none of 725 held-out benign conversations and in
+# hardly any attack, so their weight cannot be fitted: it is set, and the lower half counts 0.
+SET = {"information_gathering": SignalWeight(kind="level", link="upper", scale=5.5, limit=5.5)}
 LIMITS = {"semantic": 8.0, "context": 6.0, "fil": 6.0}
 
 
@@ -97,7 +100,7 @@ def weights_from(names: list[str], found: np.ndarray, old: Weights, note: str) -
         )
         for name, scale in zip(names, found, strict=False)
     }
-    signals["judge"] = old.signals["judge"]
+    signals |= SET | {"judge": old.signals["judge"]}
     return old.model_copy(update={"version": "0.1.0", "fitted_on": note, "signals": signals})
 
 
@@ -111,7 +114,7 @@ def main() -> None:
     cases = chosen(list(load_dataset([options.records]).cases))
     starts = {case.index: case.attack_turn for case in cases if case.attack_turn is not None}
     tapes = list(record_tapes(cases, ControllerConfig(store="memory:"), jobs=options.jobs))
-    names = [score.name for score in tapes[0].turns[0]]
+    names = [score.name for score in tapes[0].turns[0] if score.name not in SET]
     found = fit(*rows_of(tapes, starts, names))
     benign = [tape for tape in tapes if not tape.is_attack]
     note = (

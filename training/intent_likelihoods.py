@@ -1,23 +1,26 @@
 """Fit the likelihood weights of the intents that the source documents leave open.
 
-    python -m training.intent_likelihoods [--without-model] FOLDER [FOLDER ...]
+    python -m training.intent_likelihoods [--without-model] PATH [PATH ...]
 
-Walks every conversation of the folders' `*.jsonl` turn by turn, draws weights around the present
-ones and keeps those whose highest P(suspicious or malicious) best tells attacks from innocent
-conversations. The risk of a message is the embedded model's word, or without it the `keywords`
-score. Pairs stay on one side of the split. Priors and the rows of safe and malicious are given
-and never touched; prints the tables for `data/signals.toml`. Take them over only where the
-held-out part gains as well.
+Walks every conversation of the paths (a `*.jsonl.gz`, or a folder's `*.jsonl`) turn by turn, draws
+weights around the present ones and keeps those whose highest P(suspicious or malicious) best tells
+attacks from innocent conversations. The risk of a message is the embedded model's word, or without
+it the `keywords` score: give records the model was not trained on. Pairs stay in one fold. Priors
+and the rows of safe and malicious are given and never touched. Prints what the same search gains
+on each fold that it did not see, then the tables for `data/signals.toml`; take them over only
+where the folds gain.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,31 +39,38 @@ from promptguard.vector import pack_vector
 
 Array = npt.NDArray[np.float64]
 FREE = (Intent.EDUCATIONAL, Intent.PROFESSIONAL, Intent.CURIOUS, Intent.SUSPICIOUS)
-DRAWS, CONCENTRATION, HELD_OUT, MAX_TURNS = 600, 12.0, 4, 24
+DRAWS, CONCENTRATION, FOLDS, MAX_TURNS = 600, 12.0, 4, 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walked:
-    """One conversation: its features per turn, its label, and which side of the split it is on."""
+    """One conversation: its features per turn, its label, and the fold it is in."""
 
     features: Array
     is_attack: bool
-    is_held_out: bool
+    fold: int
 
 
-def conversations(folders: list[Path], encoder: Encoder | None) -> Iterator[Walked]:
+def records(paths: list[Path]) -> Iterator[dict[str, Any]]:
+    """Yield every record of the files and folders."""
+    for path in paths:
+        for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
+            opened = gzip.open if file.suffix == ".gz" else open
+            with opened(file, "rt", encoding="utf-8") as lines:
+                yield from map(json.loads, lines)
+
+
+def conversations(paths: list[Path], encoder: Encoder | None) -> Iterator[Walked]:
     """Yield every conversation of at least two user turns."""
-    for path in sorted(path for folder in folders for path in folder.glob("*.jsonl")):
-        with path.open(encoding="utf-8") as lines:
-            for record in map(json.loads, lines):
-                said = [m["content"] for m in record["messages"] if m["role"] == "user"]
-                if len(said) >= 2:
-                    side = zlib.crc32(str(record.get("pair") or record["id"]).encode())
-                    yield Walked(
-                        features=walk(said[:MAX_TURNS], encoder),
-                        is_attack=record["label"] == "attack",
-                        is_held_out=side % HELD_OUT == 0,
-                    )
+    for record in records(paths):
+        said = [m["content"] for m in record["messages"] if m["role"] == "user"]
+        if len(said) >= 2:
+            side = zlib.crc32(str(record.get("pair") or record["id"]).encode())
+            yield Walked(
+                features=walk(said[:MAX_TURNS], encoder),
+                is_attack=record["label"] == "attack",
+                fold=side % FOLDS,
+            )
 
 
 def walk(said: list[str], encoder: Encoder | None) -> Array:
@@ -116,16 +126,16 @@ def quality(weights: Array, walked: list[Walked]) -> float:
     """Return the area under the curve of each conversation's highest malicious share."""
     model = intent_model()
     prior = np.array([model.prior[kind] for kind in Intent])
-    scores = []
-    for conversation in walked:
-        posterior, peak = prior, 0.0
-        likelihoods = model.floor + (1 - model.floor) * conversation.features @ weights.T
-        for likelihood in likelihoods:
-            posterior = ((1 - model.forgetting) * posterior + model.forgetting * prior) * likelihood
-            posterior = posterior / posterior.sum()
-            peak = max(peak, float(posterior[-2:].sum()))
-        scores.append(peak)
-    return float(roc_auc_score([c.is_attack for c in walked], scores))
+    posterior, peak = np.tile(prior, (len(walked), 1)), np.zeros(len(walked))
+    for turn in range(max(len(c.features) for c in walked)):
+        going = np.array([turn < len(c.features) for c in walked])
+        features = np.array([c.features[turn] for c in walked if turn < len(c.features)])
+        likelihood = model.floor + (1 - model.floor) * features @ weights.T
+        carried = (1 - model.forgetting) * posterior[going] + model.forgetting * prior
+        joint = carried * likelihood
+        posterior[going] = joint / joint.sum(axis=1, keepdims=True)
+        peak[going] = np.maximum(peak[going], posterior[going, -2:].sum(axis=1))
+    return float(roc_auc_score([c.is_attack for c in walked], peak))
 
 
 def present() -> Array:
@@ -144,27 +154,34 @@ def drawn(weights: Array, rng: np.random.Generator) -> Array:
     return new
 
 
-def main() -> None:
-    """Search with a fixed seed, then print the result and how it does on the held-out part."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--without-model", action="store_true")
-    options = parser.parse_args()
-    encoder = None if options.without_model else shared_encoder()
-    walked = list(conversations(options.folders, encoder))
-    seen = [c for c in walked if not c.is_held_out]
-    unseen = [c for c in walked if c.is_held_out]
+def fitted(walked: list[Walked]) -> Array:
+    """Return the best weights that a search with a fixed seed finds."""
     rng = np.random.default_rng(0)
-    start = best = present()
-    best_quality = quality(best, seen)
+    best = present()
+    best_quality = quality(best, walked)
     for _ in range(DRAWS):
         candidate = drawn(best, rng)
-        reached = quality(candidate, seen)
+        reached = quality(candidate, walked)
         if reached > best_quality:
             best, best_quality = candidate, reached
-    print(f"# {len(seen)} conversations to fit, {len(unseen)} held out")
-    print(f"# AUC fit {quality(start, seen):.3f} -> {best_quality:.3f}")
-    print(f"# AUC held out {quality(start, unseen):.3f} -> {quality(best, unseen):.3f}")
+    return best
+
+
+def main() -> None:
+    """Print the gain on each unseen fold, then the weights fitted on all of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("--without-model", action="store_true")
+    options = parser.parse_args()
+    walked = list(conversations(options.paths, None if options.without_model else shared_encoder()))
+    print(f"# {len(walked)} conversations, {sum(c.is_attack for c in walked)} attacks")
+    for fold in range(FOLDS):
+        seen = [c for c in walked if c.fold != fold]
+        unseen = [c for c in walked if c.fold == fold]
+        weights = fitted(seen)
+        before, after = quality(present(), unseen), quality(weights, unseen)
+        print(f"# AUC on unseen fold {fold}: {before:.3f} -> {after:.3f}")
+    best = fitted(walked)
     for kind in FREE:
         print(f"\n[intent.likelihood.{kind.value}]")
         for feature, weight in zip(Feature, best[list(Intent).index(kind)], strict=True):

@@ -25,12 +25,16 @@ class _Part(BaseModel):
 class SignalWeight(_Part):
     """How a score becomes nats: `scale` · link(score) + `shift`, clipped to ± `limit`.
 
+    Links: `linear` is the score itself; `logit` its log-odds; `upper` is 0 up to one half and
+    rises to 1 from there, for scores whose lower half says nothing. A score of 0 is no evidence,
+    except under `logit`.
+
     An `event` adds its nats every turn; a `level` describes the whole conversation so far, so
     that only its change since the last turn is added.
     """
 
     kind: Literal["event", "level"]
-    link: Literal["linear", "logit"]
+    link: Literal["linear", "logit", "upper"]
     scale: float = Field(ge=0.0)
     shift: float = 0.0
     limit: float = Field(gt=0.0)
@@ -40,6 +44,8 @@ class SignalWeight(_Part):
         if self.link == "logit":
             kept = min(max(score, 1e-6), 1 - 1e-6)
             value = self.scale * math.log(kept / (1 - kept)) + self.shift
+        elif self.link == "upper":
+            value = self.scale * max(0.0, 2 * score - 1)
         else:
             value = self.scale * score + (self.shift if score else 0.0)
         return min(max(value, -self.limit), self.limit)

@@ -67,16 +67,17 @@ def _chain(ctx: TurnContext) -> tuple[_Asked, ...]:
     asked = [
         _Asked(turn=turn.turn, step=turn.gathering_step, subject=subject_of(turn), position=index)
         for index, turn in enumerate(ctx.state.recent)
-        if 0 < turn.gathering_step < step
+        if 0 < turn.gathering_step <= step
     ]
     position = len(ctx.state.recent)
     asked.append(_Asked(turn=ctx.turn, step=step, subject=current_subject(ctx), position=position))
     best: list[tuple[_Asked, ...]] = []
     for index, later in enumerate(asked):
         before = [
-            best[earlier]
+            # the same step asked again takes the place of the earlier asking
+            best[earlier] if asked[earlier].step < later.step else best[earlier][:-1]
             for earlier in range(index)
-            if asked[earlier].step < later.step and _continues(asked[earlier], later)
+            if asked[earlier].step <= later.step and _continues(asked[earlier], later)
         ]
         best.append((*max(before, key=len, default=()), later))
     return best[-1]

@@ -17,6 +17,7 @@ from promptguard.state import TurnRecord
 from promptguard.text.terms import key_terms
 from promptguard.vector import Vector, unpack_vector
 
+STEM, STEMMED_FROM = 5, 7
 _NOWHERE: Vector = np.zeros(0, dtype=np.float32)
 
 
@@ -100,8 +101,12 @@ def text_terms(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def subject_terms(terms: tuple[str, ...]) -> frozenset[str]:
-    """Return the terms that name a subject."""
-    return frozenset(term for term in terms if not is_frame(term))
+    """Return the terms that name a subject, long words by their stem (chemistry, chemicals)."""
+    return frozenset(_stem(term) for term in terms if not is_frame(term))
+
+
+def _stem(term: str) -> str:
+    return term[:STEM] if len(term) >= STEMMED_FROM and term.isalpha() else term
 
 
 def _unit(vector: Vector) -> Vector:

@@ -109,6 +109,8 @@ def _nats(scores: Array, chosen: Sequence[SignalWeight]) -> Array:
         if weight.link == "logit":
             kept = np.clip(score, 1e-6, 1 - 1e-6)
             value = weight.scale * np.log(kept / (1 - kept)) + weight.shift
+        elif weight.link == "upper":
+            value = weight.scale * np.maximum(0.0, 2 * score - 1)
         else:
             value = weight.scale * score + np.where(score != 0, weight.shift, 0.0)
         found[..., column] = np.clip(value, -weight.limit, weight.limit)

@@ -78,7 +78,7 @@ def _form(request: Request, wanted: str, *, fault: str = "", status: int = 200) 
     return HTMLResponse(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sign in · promptguard'
         f'</title><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'{head_html(base)}</head><body class="signin"><main class="panel">'
+        f'<link rel="icon" href="{esc(base)}/assets/favicon.svg">{head_html(base)}</head><body class="signin"><main class="panel">'
         f'<h1>promptguard</h1><p class="quiet">Sign in with an API key that has the scope '
         f"<code>read</code>. Labels need <code>guard</code> or <code>admin</code> as well.</p>"
         f'{said}<form method="post" action="{esc(base)}/login">'
