@@ -33,8 +33,15 @@ LOGIT = frozenset({"semantic", "context"})
 LEVEL = frozenset({"context", "trajectory", "information_gathering", "intent", "behavior"})
 # Three or four steps on one subject occur in none of 725 held-out benign conversations and in
 # hardly any attack, so their weight cannot be fitted: it is set, and the lower half counts 0.
-SET = {"information_gathering": SignalWeight(kind="level", link="upper", scale=5.5, limit=5.5)}
-LIMITS = {"semantic": 8.0, "context": 6.0, "fil": 6.0}
+# Refusals are commoner in the authored attacks than a refusal deserves (the corpus says so), so
+# the weight of `response` is set low instead of learning that.
+SET = {
+    "information_gathering": SignalWeight(kind="level", link="upper", scale=5.5, limit=5.5),
+    # The rules are rare and precise: few benign records reach their blocking line (0.7).
+    "fil": SignalWeight(kind="event", link="upper", scale=3.0, limit=6.0),
+    "response": SignalWeight(kind="event", link="linear", scale=0.3, limit=1.0),
+}
+LIMITS = {"semantic": 8.0, "context": 6.0}
 
 
 def chosen(cases: list[Case]) -> list[Case]:

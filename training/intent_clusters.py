@@ -16,7 +16,7 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,49 +28,35 @@ from promptguard.vector import Vector, pack_vector
 OUT = Path(__file__).parent.parent / "src/promptguard/data/intent_clusters.json"
 MAX_RECORDS, MIN_RECORDS = 400, 40
 
-# A topic or style that contains one of the words belongs there; the first that fits is taken.
+# A topic that contains one of the words belongs there; the first that fits is taken.
 SUBJECTS = {
-    "self-harm": "self_harm selfharm eating_disorder distress_intent",
-    "drugs and poisons": "drug poison chemical medicine doping roofie hazmat",
-    "weapons and terror": "weapon explosive terror extremis nuclear bio firearm arson gun sabotage",
-    "hacking": "hack malware phish spyware ddos ransom cyber account",
-    "fraud": "fraud scam launder forge counterfeit tax insider identity gambling corrupt bribe",
-    "theft": "theft burgl shoplift break_in smuggl evading vandal",
-    "spying and stalking": "stalk dox privacy surveil voyeur spy",
-    "disinformation": "disinf misinf election propaganda fake_ vote medical",
-    "hate and harassment": "hate harass discrim defam bully blackmail extort opinions_groups",
-    "violence and abuse": "violence murder abuse traffick child animal kidnap",
-    "cheating": "cheat academic exam plagiar",
+    "hacking and spying": "hack malware phish spyware ddos ransom cyber account stalk dox privacy"
+    " surveil voyeur spy",
+    "fraud and theft": "fraud scam launder forge counterfeit tax insider identity gambling corrupt"
+    " bribe theft burgl shoplift break_in smuggl evading vandal cheat academic exam plagiar",
+    "hate and deceit": "hate harass discrim defam bully blackmail extort opinions_groups disinf"
+    " misinf election propaganda fake_ vote",
+    "bodily harm": "self_harm selfharm eating_disorder distress drug poison chemical medic doping"
+    " roofie hazmat weapon explosive terror extremis nuclear bio firearm arson gun sabotage"
+    " violence murder abuse traffick child animal kidnap",
 }
-FORMS = {
-    "encoding": "encod translation base64 leet reverse split code_switch language cipher obfusc",
-    "story": "fiction story novel roleplay game grandma hypothetical screenplay dream",
-    "pretext": "research authority expert audit academic educat student dataset policy",
-    "persona": "persona unrestricted developer devmode debug mode sudo character",
-    "pressure": "pressure persua emotion threat reward guilt coerc moral logic urgen",
-    "forced answer": "prefix refusal suppress continuation format many_shot rules",
-}
-TARGETS = {
-    "system prompt": "system_prompt hidden_instr config prompt_leak repeat tool",
-    "secrets": "credential secret password key token guarded",
-    "other people's data": "users user_data training memory",
-}
-ABOUT_ASSISTANTS = {
-    "assistants": "system_prompt hidden override persona roleplay act_as fake_system config jailbreak"
-    " prompt injection credential secret other_users training_data encoding persuasion fiction",
+ASSISTANTS = {
+    "assistants": "system_prompt hidden override persona roleplay act_as fake_system config"
+    " jailbreak prompt injection credential secret other_users training_data encoding persuasion"
+    " fiction",
 }
 EVERYDAY = {
-    "programming": "programming code coding python sql devops linux regex it_ software data_science",
-    "health": "health medic fitness psycholog grief feelings",
-    "money and law": "law legal finance money tax contract insurance immigration",
-    "household": "cooking home pets garden parenting diy shopping food family cars housing farming",
+    "programming": "programming code coding python sql devops linux regex it_ software"
+    " data_science",
     "study": "study school history math science language physics chemistry biology exam essay"
     " geography literature philosoph knowledge trivia education",
-    "office": "office work mail hr business marketing sales meeting admin report spreadsheet",
-    "travel and leisure": "travel sport music game hobby movie film art",
+    "work": "office work mail hr business marketing sales meeting admin report spreadsheet law"
+    " legal finance money tax contract insurance immigration instruction format prompt"
+    " classification few_shot assistant task template",
     "writing": "writing creative poem story lyrics novel screenplay joke slogan naming",
-    "instructions": "instruction format prompt classification few_shot assistant task template",
-    "daily life": "daily everyday chat relationship life small",
+    "daily life": "health fitness psycholog grief feelings cooking home pets garden parenting diy"
+    " shopping food family cars housing farming travel sport music game hobby movie film art daily"
+    " everyday chat relationship life small",
 }
 
 
@@ -80,20 +66,18 @@ class Family:
 
     name: str
     is_attack: bool
-    parts: Mapping[str, str]
+    parts: Mapping[str, str] = field(default_factory=dict)
 
 
 FAMILIES = {
     "harmful_request": Family(name="harm", is_attack=True, parts=SUBJECTS),
-    "jailbreak": Family(name="jailbreak", is_attack=True, parts=FORMS),
-    "injection": Family(name="injection", is_attack=True, parts={}),
-    "indirect_injection": Family(name="injection in a document", is_attack=True, parts={}),
-    "extraction": Family(name="extraction", is_attack=True, parts=TARGETS),
-    "benign_hard_negative": Family(
-        name="talk about", is_attack=False, parts=SUBJECTS | ABOUT_ASSISTANTS
-    ),
+    "jailbreak": Family(name="jailbreak", is_attack=True),
+    "injection": Family(name="injection", is_attack=True),
+    "indirect_injection": Family(name="injection in a document", is_attack=True),
+    "extraction": Family(name="extraction", is_attack=True),
+    "benign_hard_negative": Family(name="talk about", is_attack=False, parts=SUBJECTS | ASSISTANTS),
     "benign_general": Family(name="ordinary", is_attack=False, parts=EVERYDAY),
-    "benign_document": Family(name="ordinary", is_attack=False, parts={"documents": ""}),
+    "benign_document": Family(name="ordinary document", is_attack=False),
 }
 
 
@@ -113,11 +97,17 @@ def cluster_of(record: Mapping[str, Any]) -> str | None:
         return None
     if not family.parts:
         return family.name
-    told = f"{record.get('topic') or ''} {record.get('style') or ''}"
+    topic = record.get("topic") or ""
     for part, words in family.parts.items():
-        if any(word in told for word in words.split() or [""]):
+        if any(word in topic for word in words.split()):
             return f"{family.name}: {part}"
     return None
+
+
+def said(record: Mapping[str, Any]) -> str:
+    """Return what is judged: the document where there is one, else the message."""
+    text: str = record["messages"][-1]["content"]
+    return text
 
 
 def direction(texts: list[str], encoder: LocalEncoder) -> Vector:
@@ -138,9 +128,8 @@ def gathered(found: Iterator[dict[str, Any]]) -> dict[tuple[str, bool], list[str
     members: dict[tuple[str, bool], list[tuple[int, str]]] = defaultdict(list)
     for record in found:
         if name := cluster_of(record):
-            said = "\n".join(m["content"] for m in record["messages"] if m["role"] != "system")
             key = (name, FAMILIES[record["category"]].is_attack)
-            members[key].append((zlib.crc32(record["id"].encode()), said))
+            members[key].append((zlib.crc32(record["id"].encode()), said(record)))
     return {
         key: [text for _, text in sorted(texts)[:MAX_RECORDS]]
         for key, texts in sorted(members.items())

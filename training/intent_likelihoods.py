@@ -6,9 +6,9 @@ Walks every conversation of the paths (a `*.jsonl.gz`, or a folder's `*.jsonl`) 
 weights around the present ones and keeps those whose highest P(suspicious or malicious) best tells
 attacks from innocent conversations. The risk of a message is the embedded model's word, or without
 it the `keywords` score: give records the model was not trained on. Pairs stay in one fold. Priors
-and the rows of safe and malicious are given and never touched. Prints what the same search gains
-on each fold that it did not see, then the tables for `data/signals.toml`; take them over only
-where the folds gain.
+and the rows of safe and malicious are given and never touched. Prints how much it matters how fast
+the past is forgotten, what the search gains on each fold that it did not see, then the tables for
+`data/signals.toml`; take them over only where the folds gain.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ from promptguard.text.terms import key_terms
 from promptguard.vector import pack_vector
 
 Array = npt.NDArray[np.float64]
-FREE = (Intent.EDUCATIONAL, Intent.PROFESSIONAL, Intent.CURIOUS, Intent.SUSPICIOUS)
+# Fitted against one label, the innocent intents lose the cues that give them their names.
+FREE = (Intent.SUSPICIOUS,)
+FORGETTING = (0.02, 0.05, 0.1, 0.2, 0.4)
 DRAWS, CONCENTRATION, FOLDS, MAX_TURNS = 600, 12.0, 4, 24
 
 
@@ -122,16 +124,17 @@ def remembered(ctx: TurnContext) -> TurnRecord:
     )
 
 
-def quality(weights: Array, walked: list[Walked]) -> float:
+def quality(weights: Array, walked: list[Walked], forgetting: float | None = None) -> float:
     """Return the area under the curve of each conversation's highest malicious share."""
     model = intent_model()
+    forgetting = model.forgetting if forgetting is None else forgetting
     prior = np.array([model.prior[kind] for kind in Intent])
     posterior, peak = np.tile(prior, (len(walked), 1)), np.zeros(len(walked))
     for turn in range(max(len(c.features) for c in walked)):
         going = np.array([turn < len(c.features) for c in walked])
         features = np.array([c.features[turn] for c in walked if turn < len(c.features)])
         likelihood = model.floor + (1 - model.floor) * features @ weights.T
-        carried = (1 - model.forgetting) * posterior[going] + model.forgetting * prior
+        carried = (1 - forgetting) * posterior[going] + forgetting * prior
         joint = carried * likelihood
         posterior[going] = joint / joint.sum(axis=1, keepdims=True)
         peak[going] = np.maximum(peak[going], posterior[going, -2:].sum(axis=1))
@@ -155,16 +158,20 @@ def drawn(weights: Array, rng: np.random.Generator) -> Array:
 
 
 def fitted(walked: list[Walked]) -> Array:
-    """Return the best weights that a search with a fixed seed finds."""
+    """Return weights half of the way to the best that a search with a fixed seed finds.
+
+    Only half, because the corpus shows some cues in too few turns to do without them.
+    """
     rng = np.random.default_rng(0)
-    best = present()
+    start = best = present()
     best_quality = quality(best, walked)
     for _ in range(DRAWS):
         candidate = drawn(best, rng)
         reached = quality(candidate, walked)
         if reached > best_quality:
             best, best_quality = candidate, reached
-    return best
+    middle: Array = (start + best) / 2
+    return middle
 
 
 def main() -> None:
@@ -175,6 +182,8 @@ def main() -> None:
     options = parser.parse_args()
     walked = list(conversations(options.paths, None if options.without_model else shared_encoder()))
     print(f"# {len(walked)} conversations, {sum(c.is_attack for c in walked)} attacks")
+    for share in FORGETTING:
+        print(f"# AUC with forgetting {share}: {quality(present(), walked, share):.3f}")
     for fold in range(FOLDS):
         seen = [c for c in walked if c.fold != fold]
         unseen = [c for c in walked if c.fold == fold]

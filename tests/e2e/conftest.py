@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 from echo_model import echo_model
-from served import Served, serve
+from served import ADMIN_KEY, READER_KEY, Served, serve
 
 from promptguard.service.auth import key_hash
 
-SCREENSHOTS = Path(__file__).parents[2] / "artifacts" / "screenshots"
-ADMIN_KEY, READER_KEY = "pg_e2e_admin", "pg_e2e_reader"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _FLAGS = (
     "--headless",

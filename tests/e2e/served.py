@@ -14,6 +14,8 @@ from typing import Any
 import httpx
 import yaml
 
+ADMIN_KEY, READER_KEY = "pg_e2e_admin", "pg_e2e_reader"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:

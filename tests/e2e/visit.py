@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 PATIENCE_MS = 30_000
+SCREENSHOTS = Path(__file__).parents[2] / "artifacts" / "screenshots"
 
 
 class Visit:

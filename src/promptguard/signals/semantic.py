@@ -8,6 +8,7 @@ from functools import cache
 from promptguard.model.reading import MessageReading
 from promptguard.protocols import SignalScore, TurnContext
 from promptguard.signals import SIGNALS
+from promptguard.signals.clusters import shipped_clusters
 from promptguard.signals.score import clipped, either, scored
 from promptguard.signals.tuning import read_tuning
 
@@ -19,13 +20,15 @@ class _Tuning:
     decoded_weight: float
     disguise_weight: float
     named_from: float
+    cluster_from: float
 
 
 @SIGNALS.register("semantic")
 def semantic(ctx: TurnContext) -> SignalScore:
     """Return the probability of an attack in the message or in the content that came with it.
 
-    A disguise adds in proportion to the risk of what it hid, so encoded data is no offence.
+    A disguise adds in proportion to the risk of what it hid, so encoded data is no offence. The
+    nearest intent cluster explains and never scores: beside the model's word it adds nothing.
     """
     own = _own(ctx)
     carried = max((reading.attack for reading in ctx.untrusted), default=0.0)
@@ -61,6 +64,11 @@ def _spoken(score: float, reading: MessageReading | None, notes: tuple[str, ...]
         for kind, value in sorted(parts.items(), key=lambda item: -item[1])
         if value >= _tuning().named_from
     ]
+    near = shipped_clusters().nearest(reading.embedding)
+    if near is not None:
+        parts |= {"near_attack": near.attack, "near_benign": near.benign}
+        if near.similarity >= _tuning().cluster_from:
+            notes = (f"nearest to {near.name} ({near.similarity:.2f})", *notes)
     reason = "; ".join((", ".join(named) or f"attack {reading.attack:.2f}", *notes))
     return scored("semantic", score, reason, parts)
 

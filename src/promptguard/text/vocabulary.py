@@ -26,7 +26,7 @@ def known_words() -> frozenset[str]:
 
 
 def bare(word: str) -> str:
-    """Return `word` in lower case without accents, in its own script, as the vocabulary holds it."""
+    """Return `word` in lower case, without accents and in its own script, as in the vocabulary."""
     return word.casefold().translate(_ACCENTS)
 
 

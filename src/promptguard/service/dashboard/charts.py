@@ -13,7 +13,7 @@ from promptguard.service.dashboard.markup import esc, nats_text
 from promptguard.state import Action, Mode, ModeEntry
 
 WIDTH, HEIGHT = 960, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 84, 30, 28
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 84, 38, 28
 _MOST_POINTS = 600
 _INSET = 12
 _TICK_WIDTH = 50
@@ -196,7 +196,7 @@ def _axis(frame: _Frame) -> list[str]:
 def _flags(entered: Sequence[ModeEntry], frame: _Frame) -> list[str]:
     """Mark where each mode was first reached; modes reached in one turn share a flag."""
     highest = {entry.turn: entry.mode for entry in sorted(entered, key=lambda entry: entry.mode)}
-    parts, free_from = [], 0.0
+    parts, free_from = [], [0.0, 0.0]
     for turn, mode in sorted(highest.items()):
         if mode is Mode.SAFE:
             continue
@@ -205,12 +205,13 @@ def _flags(entered: Sequence[ModeEntry], frame: _Frame) -> list[str]:
             f'<line class="flag m{int(mode)}" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 8}" '
             f'y2="{HEIGHT - _BOTTOM}"/>'
         )
-        if x >= free_from:
+        row = next((row for row, free in enumerate(free_from) if x >= free), None)
+        if row is not None:
             parts.append(
-                f'<text class="flag-name m{int(mode)}" x="{x:.1f}" y="{_TOP - 14}">'
+                f'<text class="flag-name m{int(mode)}" x="{x:.1f}" y="{_TOP - 12 - 13 * row}">'
                 f"{mode.name} at {turn}</text>"
             )
-            free_from = x + _FLAG_WIDTH
+            free_from[row] = x + _FLAG_WIDTH
     return parts
 
 

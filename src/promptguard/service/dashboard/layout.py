@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 
 from nicegui import Client, ui
 from nicegui.element import Element
@@ -20,9 +21,10 @@ _ICONS = {
     "/playground": '<path d="M4 5h16v11H9l-5 4z"/>',
     "/quality": '<path d="M5 20V10m7 10V4m7 16v-7"/>',
 }
-_SHIELD = (
+SHIELD = (
+    '<svg class="icon" viewBox="0 0 24 24" aria-hidden="true">'
     '<path d="M12 2 4 5v6c0 5.2 3.4 9.6 8 11 4.6-1.4 8-5.8 8-11V5z"/>'
-    '<path d="m8.5 12 2.5 2.5 4.5-5"/>'
+    '<path d="m8.5 12 2.5 2.5 4.5-5"/></svg>'
 )
 # Runs before the first paint, so that no page flashes in the wrong theme.
 _THEME = (
@@ -52,10 +54,11 @@ class Frame:
 
 def head_html(base: str) -> str:
     """Return what stands in every page's head."""
+    release = esc(version("promptguard"))
     return (
         f"<script>{_THEME}</script>"
-        f'<link rel="stylesheet" href="{esc(base)}/assets/dashboard.css">'
-        f'<script defer src="{esc(base)}/assets/dashboard.js"></script>'
+        f'<link rel="stylesheet" href="{esc(base)}/assets/dashboard.css?{release}">'
+        f'<script defer src="{esc(base)}/assets/dashboard.js?{release}"></script>'
     )
 
 
@@ -69,7 +72,7 @@ def page_frame(request: Request, path: str, title: str) -> Iterator[Frame]:
     with client.layout:
         skip = Tag("a", "Skip to content", classes="skip", href="#main")
         with Tag("header", classes="side") as side:
-            raw(f'<a class="brand" href="{esc(base)}/">{_icon(_SHIELD)}promptguard</a>')
+            raw(f'<a class="brand" href="{esc(base)}/">{SHIELD}promptguard</a>')
             raw(_nav(base, path), tag="nav").props('aria-label="Pages"')
             with Tag("div", classes="side-end"):
                 live = Tag("span", classes="live", role="status")

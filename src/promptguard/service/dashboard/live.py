@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from nicegui import background_tasks, ui
 
-from promptguard.errors import StoreError
+from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey
 from promptguard.service.auth import Scope
 from promptguard.service.dashboard.access import Visitor
@@ -42,7 +42,7 @@ def follow(desk: Desk, visitor: Visitor, on_change: OnChange, on_state: OnState)
             try:
                 await hear(source)
                 is_over = True
-            except StoreError:
+            except PromptGuardError:
                 on_state(False)
                 await asyncio.sleep(RETRY_S)
                 source = desk.controller.store.changes()

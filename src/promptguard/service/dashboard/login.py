@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from promptguard.service.dashboard.access import COOKIE, VISIT_S
 from promptguard.service.dashboard.desk import base_of, desk_of
-from promptguard.service.dashboard.layout import head_html
+from promptguard.service.dashboard.layout import SHIELD, head_html
 from promptguard.service.dashboard.markup import esc, notice
 
 _LONGEST_FORM = 8192
@@ -78,9 +78,11 @@ def _form(request: Request, wanted: str, *, fault: str = "", status: int = 200) 
     return HTMLResponse(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sign in · promptguard'
         f'</title><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<link rel="icon" href="{esc(base)}/assets/favicon.svg">{head_html(base)}</head><body class="signin"><main class="panel">'
-        f'<h1>promptguard</h1><p class="quiet">Sign in with an API key that has the scope '
-        f"<code>read</code>. Labels need <code>guard</code> or <code>admin</code> as well.</p>"
+        f'<link rel="icon" href="{esc(base)}/assets/favicon.svg">{head_html(base)}</head>'
+        f'<body class="signin"><main class="panel">'
+        f'<h1 class="brand">{SHIELD}promptguard</h1><p class="quiet">Sign in with an API key that '
+        f"has the scope <code>read</code>. Labels need <code>guard</code> or <code>admin</code> "
+        f"as well.</p>"
         f'{said}<form method="post" action="{esc(base)}/login">'
         f'<input type="hidden" name="next" value="{esc(wanted)}">'
         f'<label for="key">API key</label>'

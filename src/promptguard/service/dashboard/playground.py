@@ -62,6 +62,7 @@ class Playground:
     place: int = 0
     points: list[Point] = field(default_factory=list)
     is_playing: bool = False
+    was_blocked: bool = False
     answers: bool = False
     turn_taken: asyncio.Lock = field(default_factory=asyncio.Lock)
     log: Tag = field(init=False)
@@ -157,7 +158,8 @@ class Playground:
     def _begin(self, scenario: Scenario | None) -> None:
         name = Owner(principal=self.visitor.principal).bound(f"playground-{secrets.token_hex(4)}")
         self.key = SessionKey(session_id=name, tenant=self.visitor.tenant)
-        self.scenario, self.place, self.is_playing = scenario, 0, False
+        self.scenario, self.place = scenario, 0
+        self.is_playing = self.was_blocked = False
         self.points.clear()
         self.log.clear()
         self.side.content = '<p class="quiet">Nothing was said yet.</p>'
@@ -202,8 +204,9 @@ class Playground:
                     result = await self._judged(text, tools, reply)
                 verdict.content = verdict_line(result)
                 self._take(result)
-                if result.is_blocked:
+                if result.is_blocked and not (self.is_playing and self.was_blocked):
                     await self._explain()
+                self.was_blocked = result.is_blocked
             except PromptGuardError as error:
                 verdict.content = notice(str(error), kind="bad")
                 return False

@@ -45,8 +45,8 @@ def latest_html(desk: Desk) -> str:
     if report is None:
         return (
             f"{notice('There is no validation report yet, so nothing is claimed here.')}"
-            "<p>Make one with <code>promptguard validate DATASET --out</code> and put its JSON at "
-            f"<code>{esc(desk.report())}</code>.</p>"
+            "<p>Make one with <code>promptguard validate DATASET</code> and put its "
+            f"<code>report.json</code> at <code>{esc(desk.report())}</code>.</p>"
         )
     return report_html(report)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Literal
 
 from nicegui import background_tasks, ui
 from starlette.requests import Request
@@ -27,7 +26,7 @@ from promptguard.state import SessionState
 
 SHOWN = 40
 _EXPLAINED_AT_ONCE = 60
-Preset = Literal["strict", "balanced", "permissive"]
+_MOST_REPLAYED = 500
 _OTHERS = (
     ("", "Choose…"),
     ("strict", "Preset strict"),
@@ -147,6 +146,10 @@ class SessionPage:
         if not name:
             self.other, self.replayed.content = (), ""
             self._draw_chart()
+            return
+        if self.state.turn_count > _MOST_REPLAYED:
+            said = f"Sessions of more than {_MOST_REPLAYED} turns are not replayed on a page; "
+            self.replayed.content = notice(said + "use `promptguard replay`.")
             return
         self.replayed.content = notice("Judging the session again…")
         config = other_config(self.desk.controller.config, name)
