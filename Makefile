@@ -7,9 +7,12 @@ READY := $(VENV)/.ready
 
 .PHONY: run test check fmt bench validate e2e docs clean lock
 
-$(READY): $(REQUIREMENTS) pyproject.toml
+DATA ?= ../shared/data
+
+$(READY): $(REQUIREMENTS) requirements/llm.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(REQUIREMENTS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/llm.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
@@ -33,13 +36,19 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 validate: $(READY)
-	$(BIN)/python -m benchmarks.quality
+	$(BIN)/python -m benchmarks.quality $(DATA)
+
+lock: $(READY)
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+	  --no-emit-find-links --no-emit-trusted-host --extra service --extra postgres --extra parquet \
+	  -o requirements/dev.txt pyproject.toml requirements/dev.in
 
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e -m e2e -rs
 
 docs: $(READY)
-	$(BIN)/python -m docs.build
+	$(BIN)/python -m docs.settings_page
 
 clean:
 	rm -rf $(VENV) build dist site artifacts .mypy_cache .ruff_cache .hypothesis

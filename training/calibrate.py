@@ -144,7 +144,8 @@ def fit(
     manifest["calibration"][name] = {"scale": round(scale, 4), "shift": round(shift, 4)}
     manifest["thresholds"][name] = round(threshold, 4)
     print(
-        f"{name}: scale {scale:.3f} shift {shift:.3f} threshold {threshold:.3f} recall {caught:.3f} n {len(values)}"
+        f"{name}: scale {scale:.3f} shift {shift:.3f} threshold {threshold:.3f} "
+        f"recall {caught:.3f} n {len(values)}"
     )
 
 

@@ -27,7 +27,7 @@ from promptguard.validation.tape import Tape, record_tapes
 from promptguard.validation.weights_file import write_weights
 
 PER_SOURCE = 150
-PRIOR_WEIGHT, PULL = 0.7, 2e-3
+PRIOR_WEIGHT, PULL = 0.6, 2e-2
 SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 LOGIT = frozenset({"semantic", "context"})
 LEVEL = frozenset({"context", "trajectory", "information_gathering", "intent", "behavior"})

@@ -68,7 +68,8 @@ def by_source(name: str, rows: list[Row], scores: np.ndarray) -> None:
                 if len(own):
                     line = f"auc {auc(own, pool):.3f}" if label else ""
                     print(
-                        f"{name} {kind} {source} {label} n={len(own)} above {np.mean(own > bar):.3f} {line}"
+                        f"{name} {kind} {source} {label} n={len(own)} "
+                        f"above {np.mean(own > bar):.3f} {line}"
                     )
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from promptguard.controller import Controller, TurnResult
+from promptguard.controller import MAX_CONFLICTS, Controller, TurnResult
 from promptguard.conversation import Message, Role
+from promptguard.errors import StoreError, VersionConflict
 from promptguard.protocols import ClientHints, SessionKey
 from promptguard.service.chat_request import Said
 from promptguard.service.faults import Fault
@@ -98,19 +100,30 @@ class Intake:
                 param="messages",
             )
         async with self._finder.find(incoming.owner, incoming.said, incoming.session_id) as key:
-            state = await self._controller.store.load(key)
-            comparison = await self._compared(key, state, incoming)
-            self._telemetry.history(comparison.kind.value)
-            if comparison.kind is HistoryKind.RETRIED and state is not None:
-                return self._admission(incoming, key, self._result_of(state), comparison)
-            if state is not None and state.turn_count >= self._limits().max_turns:
-                raise Fault(
-                    422, "This session has too many turns; begin a new one.", code="session_full"
-                )
-            if comparison.learned is not None and state is not None:
-                await self._controller.record_reply(self._result_of(state), comparison.learned)
-            result = await self._judged(key, incoming, comparison)
-            return self._admission(incoming, key, result, comparison)
+            # A retry can overtake the attempt it repeats, on this guard or on another one. What
+            # was written meanwhile may be this very turn, hence the new comparison.
+            for _ in range(MAX_CONFLICTS):
+                with suppress(VersionConflict):
+                    return await self._admitted(incoming, key)
+        raise StoreError("The session is written too often at once; try the turn again.")
+
+    async def _admitted(self, incoming: Incoming, key: SessionKey) -> Admission:
+        state = await self._controller.store.load(key)
+        comparison = await self._compared(key, state, incoming)
+        if comparison.kind is HistoryKind.RETRIED and state is not None:
+            return self._admission(incoming, key, self._result_of(state), comparison)
+        if state is not None and state.turn_count >= self._limits().max_turns:
+            raise Fault(
+                422, "This session has too many turns; begin a new one.", code="session_full"
+            )
+        if comparison.learned is not None and state is not None:
+            learned = await self._controller.record_reply(
+                self._result_of(state), comparison.learned
+            )
+            state = learned.state
+        version = 0 if state is None else state.version
+        result = await self._judged(key, incoming, comparison, version)
+        return self._admission(incoming, key, result, comparison)
 
     async def answered(self, admission: Admission, text: str) -> TurnResult:
         """Record the assistant's answer to an admitted turn."""
@@ -160,7 +173,7 @@ class Intake:
         return comparison
 
     async def _judged(
-        self, key: SessionKey, incoming: Incoming, comparison: Comparison
+        self, key: SessionKey, incoming: Incoming, comparison: Comparison, version: int
     ) -> TurnResult:
         *earlier, last = _steps(comparison)
         now = self._clock()
@@ -176,11 +189,13 @@ class Intake:
             history_rewritten=comparison.kind.is_rewriting,
         )
         with self._telemetry.judging():
-            result = await self._judge(key, turn, now)
+            result = await self._judge(key, turn, now, None if earlier else version)
         self._telemetry.turn(result)
         return result
 
-    async def _judge(self, key: SessionKey, turn: TurnInput, now: float) -> TurnResult:
+    async def _judge(
+        self, key: SessionKey, turn: TurnInput, now: float, version: int | None = None
+    ) -> TurnResult:
         return await self._controller.judge_turn(
             key.session_id,
             turn.text,
@@ -188,6 +203,7 @@ class Intake:
             tool_contents=turn.tool_contents,
             client=turn.client,
             history_rewritten=turn.history_rewritten,
+            expected_version=version,
             now=now,
         )
 
@@ -204,6 +220,7 @@ class Intake:
     def _admission(
         self, incoming: Incoming, key: SessionKey, result: TurnResult, comparison: Comparison
     ) -> Admission:
+        self._telemetry.history(comparison.kind.value)
         return Admission(
             result=result,
             history=comparison.kind,

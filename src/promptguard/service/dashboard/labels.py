@@ -36,7 +36,7 @@ class LabelPanel:
     async def build(self) -> None:
         """Place the panel."""
         with panel("Label"):
-            if self.visitor.may(Scope.ADMIN, Scope.GUARD):
+            if self.visitor.may(Scope.ADMIN):
                 with Tag("form", classes="label-form") as form:
                     Tag("label", "Note (optional)", _for="note")
                     Tag("input", id="note", name="note", type="text", maxlength=str(_LONGEST_NOTE))
@@ -52,7 +52,7 @@ class LabelPanel:
     async def on_label(self, event: GenericEventArguments) -> None:
         """Record a label."""
         verdict, note = _said(event.args)
-        if verdict not in VERDICTS or not self.visitor.may(Scope.ADMIN, Scope.GUARD):
+        if verdict not in VERDICTS or not self.visitor.may(Scope.ADMIN):
             return
         label = SessionLabel(
             verdict=verdict,
