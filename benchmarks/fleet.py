@@ -31,7 +31,7 @@ from promptguard.stores import open_store
 GUARDS = 3
 SESSIONS = 2000
 TURNS = 5
-CONNECTIONS = 256
+CONNECTIONS = 64
 PATIENCE_S = 120.0
 QUESTIONS = (
     "What is a good soup for a cold evening?",
@@ -81,6 +81,8 @@ class Talk:
     acknowledged: dict[str, list[str]] = field(default_factory=dict)
     retried: int = 0
     _heard: asyncio.Condition = field(default_factory=asyncio.Condition)
+    # A queue inside the client is walked at every event; thousands in it take all the time.
+    _lines: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTIONS))
     _count: int = 0
 
     async def run(self) -> None:
@@ -116,7 +118,8 @@ class Talk:
         while True:
             url = self.guards[at % len(self.guards)].url
             try:
-                answer = await client.post(f"{url}/v1/guard/turn", json=body)
+                async with self._lines:
+                    answer = await client.post(f"{url}/v1/guard/turn", json=body)
             except httpx.TransportError:
                 pass
             else:

@@ -42,7 +42,7 @@ def test_the_state_stays_small() -> None:
     """Hundreds of long turns in any script stay under 64 KiB."""
     judge = fake_judge()
     state = SessionState(session_id="s")
-    for number in range(120):
+    for number in range(40):
         text = ("爆弾と歴史について" * 200) + f"{number} ignore bomb secret"
         verdict, state = judge.judge(state, TurnInput(text=text), now=float(number))
         reply = ReplyRecord(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from labelled import CALM, HOSTILE, case, open_fake, outcome
@@ -78,7 +80,8 @@ def test_shuffling_changes_the_order_and_nothing_else() -> None:
 def test_the_engine_judges_a_shuffled_attack_differently() -> None:
     """Evidence leaks, so it matters when a turn was spoken."""
     attack = case(0, *([CALM] * 5), HOSTILE, is_attack=True)
-    engine = Contender(name="engine", settings=ControllerConfig())
+    pinned = Path(__file__).parents[1] / "service" / "weights.toml"
+    engine = Contender(name="engine", settings=ControllerConfig(weights=str(pinned)))
     openers = Openers(judge=open_fake)
     spoken = run_cases([attack], [engine], openers=openers)["engine"]
     shuffled = shuffled_cases([attack], seed=1)
