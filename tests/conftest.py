@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# The same examples on every machine, and no clock: a slow one is not a failure.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.load_profile("steady")
 
 _numbers = itertools.count(1)
 

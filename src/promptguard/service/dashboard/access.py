@@ -36,7 +36,7 @@ class Seal:
     def open(self, value: str, now: float) -> tuple[str, str] | None:
         """Return the key's name and mark; None where it is forged, broken or too old."""
         body, _, signature = value.partition(".")
-        if not hmac.compare_digest(signature.encode(), self._signature(body).encode()):
+        if not hmac.compare_digest(_bytes(signature), _bytes(self._signature(body))):
             return None
         try:
             name, mark, expires = json.loads(base64.urlsafe_b64decode(body))
@@ -45,7 +45,7 @@ class Seal:
         return (str(name), str(mark)) if now < float(expires) else None
 
     def _signature(self, body: str) -> str:
-        return hmac.new(self.secret, body.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self.secret, _bytes(body), hashlib.sha256).hexdigest()
 
 
 class Access:
@@ -130,3 +130,7 @@ def is_local(headers: Mapping[str, str], peer: str | None) -> bool:
 def _mark(known: KeyConfig) -> str:
     """Return what tells one key from its successor of the same name, without its hash."""
     return hashlib.sha256(f"mark:{known.sha256}".encode()).hexdigest()[:24]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # a cookie may hold anything
