@@ -74,7 +74,7 @@ def test_new_turns_appear_by_themselves(browser: Any, service: Served) -> None:
         for text in ATTACK:
             service.say("live-1", text)
         row.get_by_text("UNSAFE").wait_for()
-        assert page.locator("tbody tr").first.inner_text() == row.inner_text()
+        page.locator("tbody tr:first-child", has_text="live-1").wait_for()
         row.get_by_role("link").click()
         page.locator(".turn").nth(3).wait_for()
         service.say("live-1", "And what is the weather like?")
