@@ -1,9 +1,10 @@
 """Three guards, one PostgreSQL, and trouble: `python -m benchmarks.fleet [--sessions 2000]`.
 
-Conversations go on at once over all guards. Midway one guard is killed with SIGKILL, then the
-database restarts. A client whose request fails repeats it on the next guard. Afterwards what is
-stored is compared with what was said: nothing acknowledged may be lost, nothing may be stored
-twice, and each conversation is in its order. The exit status says whether that held.
+Conversations go on at once over all guards, `--connections` of them with a request under way at
+any moment. Midway one guard is killed with SIGKILL, then the database restarts. A client whose
+request fails repeats it on the next guard. Afterwards what is stored is compared with what was
+said: nothing acknowledged may be lost, nothing may be stored twice, and each conversation is in
+its order. The exit status says whether that held.
 """
 
 from __future__ import annotations
@@ -71,23 +72,28 @@ class Outcome:
 class Talk:
     """Conversations under way: who hears them, and what was acknowledged so far.
 
-    `troubles` happen one after the other, spread evenly over the turns.
+    `troubles` happen one after the other, spread evenly over the turns. `connections` is how many
+    requests are under way at once.
     """
 
     guards: Sequence[Guard]
     sessions: int
     turns: int
     troubles: Sequence[Callable[[], object]] = ()
+    connections: int = CONNECTIONS
     acknowledged: dict[str, list[str]] = field(default_factory=dict)
     retried: int = 0
     _heard: asyncio.Condition = field(default_factory=asyncio.Condition)
-    # A queue inside the client is walked at every event; thousands in it take all the time.
-    _lines: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTIONS))
+    _lines: asyncio.Semaphore = field(init=False)
     _count: int = 0
+
+    def __post_init__(self) -> None:
+        # A queue inside the client is walked at every event; thousands in it take all the time.
+        self._lines = asyncio.Semaphore(self.connections)
 
     async def run(self) -> None:
         """Let every conversation come to its end, and every trouble happen."""
-        limits = httpx.Limits(max_connections=CONNECTIONS)
+        limits = httpx.Limits(max_connections=self.connections)
         timeout = httpx.Timeout(PATIENCE_S, pool=None)
         async with (
             httpx.AsyncClient(limits=limits, timeout=timeout) as client,
@@ -149,9 +155,12 @@ async def measure(
     sessions: int,
     turns: int,
     troubles: Sequence[Callable[[], object]],
+    connections: int = CONNECTIONS,
 ) -> Outcome:
     """Converse through the troubles, then compare what is stored with what was acknowledged."""
-    talk = Talk(guards=guards, sessions=sessions, turns=turns, troubles=troubles)
+    talk = Talk(
+        guards=guards, sessions=sessions, turns=turns, troubles=troubles, connections=connections
+    )
     start = time.perf_counter()
     await talk.run()
     seconds = time.perf_counter() - start
@@ -236,6 +245,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=SESSIONS, help="Conversations at once.")
     parser.add_argument("--turns", type=int, default=TURNS, help="Turns in each.")
+    parser.add_argument(
+        "--connections", type=int, default=CONNECTIONS, help="Requests under way at once."
+    )
     parser.add_argument("--out", type=Path, default=Path("artifacts/fleet.json"))
     options = parser.parse_args()
     with ExitStack() as stack:
@@ -249,6 +261,7 @@ def main() -> None:
                 sessions=options.sessions,
                 turns=options.turns,
                 troubles=(guards[0].process.kill, restart),
+                connections=options.connections,
             )
         )
     for name, value in asdict(outcome).items():

@@ -11,7 +11,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from promptguard.model.artifact import Artifact, open_artifact
+import numpy as np
+
+from promptguard.model.artifact import OUTPUTS, Artifact, open_artifact
+from promptguard.model.word_pairs import SIZE
 
 WEIGHTS = Path(__file__).parent / "tiny.onnx"
 CLS, UNKNOWN = 101, 100
@@ -35,6 +38,9 @@ def write_model(folder: Path, **changes: Any) -> Artifact:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(WEIGHTS, folder / "model.onnx")
     (folder / "tokenizer.json").write_text(_tokenizer(), encoding="utf-8")
+    no_pairs = np.zeros((len(OUTPUTS), SIZE), dtype=np.int8)
+    units = np.ones(len(OUTPUTS), dtype=np.float32)
+    np.savez_compressed(folder / "word_pairs.npz", table=no_pairs, units=units)
     manifest = {
         "name": "tiny",
         "version": "1",
@@ -42,7 +48,7 @@ def write_model(folder: Path, **changes: Any) -> Artifact:
         "base": "none",
         "sha256": {
             name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
-            for name in ("model.onnx", "tokenizer.json")
+            for name in ("model.onnx", "tokenizer.json", "word_pairs.npz")
         },
         "calibration": {name: {"scale": 1.0, "shift": 0.0} for name in THRESHOLDS},
         "thresholds": THRESHOLDS,

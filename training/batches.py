@@ -7,7 +7,6 @@ import random
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +14,9 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from promptguard.model.cutting import context_window, message_windows
+from training.weighing import SOURCE_BOOST, Row, boost_of
 
-Row = dict[str, Any]
 Window = tuple[list[int], list[int]]
-SOURCE_BOOST = {"aart": 0.5, "harmfulqa": 0.5, "multidogo": 0.5, "taskmaster4": 0.4}
-DIALOGUE_BOOST = 0.3  # long public dialogues are all innocent: too many teach that talk is safe
 TRAINING_WINDOWS = 3
 DROPPED_TOKENS = 0.1  # of half the texts, so that no single word decides
 
@@ -61,7 +58,10 @@ def pad(windows: list[Window]) -> tuple[Tensor, Tensor, Tensor]:
 class Sampler:
     """Draws units (a pair, or one record) by source, each source by the root of its size."""
 
-    def __init__(self, rows: list[Row], authored_boost: float) -> None:
+    def __init__(
+        self, rows: list[Row], authored_boost: float, boost: dict[str, float] | None = None
+    ) -> None:
+        boost = SOURCE_BOOST | (boost or {})
         groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for index, row in enumerate(rows):
             key = row["pair"]
@@ -71,11 +71,8 @@ class Sampler:
             by_source[group[0]["source"]].append(group)
         self.units = list(by_source.values())
         self.weights = [
-            math.sqrt(sum(map(len, units)))
-            * SOURCE_BOOST.get(name, 1.0)
-            * (authored_boost if units[0][0]["authored"] else 1.0)
-            * (DIALOGUE_BOOST if is_public_dialogue(units[0][0]) else 1.0)
-            for name, units in by_source.items()
+            math.sqrt(sum(map(len, units))) * boost_of(units[0][0], authored_boost, boost)
+            for units in by_source.values()
         ]
 
     def draw(self, count: int, rng: random.Random) -> list[Row]:
@@ -87,23 +84,21 @@ class Sampler:
         return drawn
 
 
-def is_public_dialogue(row: Row) -> bool:
-    """Say whether a row is a turn or window of a public dialogue corpus."""
-    return not row["authored"] and row["category"] in (
-        "benign_chat",
-        "benign_task_dialogue",
-        "benign_multi",
-        "benign_tool_dialogue",
-    )
-
-
 class Batches(IterableDataset):  # type: ignore[type-arg]
     """An endless stream of alternating message and context batches."""
 
-    def __init__(self, rows: list[Row], size: int, authored_boost: float, seed: int) -> None:
-        self.messages = Sampler([r for r in rows if r["task"] == "message"], authored_boost)
+    def __init__(
+        self,
+        rows: list[Row],
+        size: int,
+        authored_boost: float,
+        seed: int,
+        boost: dict[str, float] | None = None,
+    ) -> None:
+        messages = [r for r in rows if r["task"] == "message"]
+        self.messages = Sampler(messages, authored_boost, boost)
         context = [r for r in rows if r["task"] == "context"]
-        self.contexts = Sampler(context, authored_boost)
+        self.contexts = Sampler(context, authored_boost, boost)
         self.talk = [r for r in context if not r["attack"] and len(r["ids"]) > 2]
         self.size, self.seed = size, seed
 

@@ -23,7 +23,7 @@ from promptguard.conversation import Message, Role
 from promptguard.model.artifact import OUTPUTS, open_artifact
 from promptguard.model.encoder import LocalEncoder
 
-FILES = ("model.onnx", "tokenizer.json")
+FILES = ("model.onnx", "tokenizer.json", "word_pairs.npz")
 BENIGN_ABOVE = 0.02
 PER_SOURCE = 250
 

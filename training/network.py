@@ -59,6 +59,8 @@ class Network(nn.Module):
         places = torch.arange(ids.shape[1], device=ids.device)
         x = self.words(ids) + self.places(places) + self.speakers(speakers)
         x = self.dropout(self.norm(x))
+        if torch.is_autocast_enabled("cpu"):  # on the CPU most of the time goes into moving numbers
+            x = x.to(torch.get_autocast_dtype("cpu"))
         added = (1.0 - mask[:, None, None, :].to(x.dtype)) * -1e4
         for layer in self.layers:
             x = layer(x, added)

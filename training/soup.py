@@ -1,14 +1,15 @@
-"""Step 5: average the runs, step back towards the aligned base as far as that helps, score.
+"""Step 5: average the runs, step back towards where they began as far as that helps.
 
     python -m training.soup --base BASE --data .train/data --aligned aligned.pt --out OUT RUN...
 
-The share of the aligned weights mixed in is chosen on the development sources alone. Writes the
-weights in fp16, in parts of at most 15 MiB, and the raw scores of every set.
+The share of the beginning mixed in is chosen on the development sources alone; the test data is
+not scored here. Writes the weights in fp16, in parts of at most 15 MiB.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,10 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from training.batches import Row
 from training.network import Network, load_base
-from training.score import auc, macro, matched, threshold_at
+from training.score import macro, matched
 from training.train import DEVICE, load_sets, report, score_rows
+from training.weighing import Row
 
 SHARES = (0.0, 0.15, 0.3)
 PART_BYTES = 15 * 2**20
@@ -49,60 +50,43 @@ def worth(rows: list[Row], scores: np.ndarray) -> float:
     return total
 
 
-def by_source(name: str, rows: list[Row], scores: np.ndarray) -> None:
-    """Print where each source stands: AUC of attacks, share of benign above the 5 % bar."""
-    for kind in ("message", "context"):
-        column = scores[:, 0] if kind == "message" else scores[:, 0] + scores[:, 4]
-        picked = [i for i, row in enumerate(rows) if row["task"] == kind]
-        pool = np.array([column[i] for i in picked if not rows[i]["attack"]])
-        bar = threshold_at(pool, 0.05)
-        for source in sorted({rows[i]["source"] for i in picked}):
-            for label in (0, 1):
-                own = np.array(
-                    [
-                        column[i]
-                        for i in picked
-                        if rows[i]["source"] == source and rows[i]["attack"] == label
-                    ]
-                )
-                if len(own):
-                    line = f"auc {auc(own, pool):.3f}" if label else ""
-                    print(
-                        f"{name} {kind} {source} {label} n={len(own)} "
-                        f"above {np.mean(own > bar):.3f} {line}"
-                    )
+def thinned(rows: list[Row], most: int | None) -> list[Row]:
+    """Keep at most `most` rows of a source and label."""
+    seen: Counter[tuple[str, int]] = Counter()
+    kept = []
+    for row in rows:
+        seen[(row["source"], row["attack"])] += 1
+        if most is None or seen[(row["source"], row["attack"])] <= most:
+            kept.append(row)
+    return kept
 
 
 def main() -> None:
-    """Average, choose the share, write weights and scores."""
+    """Average, choose the share, write the weights."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--aligned", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--shares", type=float, nargs="+", default=SHARES)
+    parser.add_argument("--per-source", type=int, help="at most so many rows of a source and label")
     parser.add_argument("runs", type=Path, nargs="+")
     options = parser.parse_args()
-    sets = load_sets(options, ("held", "dev", "test"))
+    rows = thinned(load_sets(options, ("dev",))["dev"], options.per_source)
     aligned = torch.load(options.aligned, map_location="cpu")
     states = [torch.load(run, map_location="cpu") for run in options.runs]
     network: Network = load_base(options.base).to(DEVICE)
-    best, chosen = -1.0, 0.0
-    for share in SHARES:
+    found = {}
+    for share in options.shares:
         network.load_state_dict(mixed(states, aligned, share))
-        scores = score_rows(network, sets["dev"])
-        print(f"share {share}: {worth(sets['dev'], scores):.3f}")
-        report("dev", sets["dev"], scores)
-        if worth(sets["dev"], scores) > best:
-            best, chosen = worth(sets["dev"], scores), share
+        scores = score_rows(network, rows)
+        found[share] = worth(rows, scores)
+        print(f"share {share}: {found[share]:.3f}", flush=True)
+        report("dev", rows, scores)
+    chosen = max(found, key=lambda share: found[share])
     print(f"chosen share {chosen}")
     network.load_state_dict(mixed(states, aligned, chosen))
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, rows in sets.items():
-        scores = score_rows(network, rows)
-        report(name, rows, scores)
-        if name != "held":
-            by_source(name, rows, scores)
-        np.save(options.out / f"{name}.npy", scores.astype(np.float16))
     blob = save(
         {key: value.half().contiguous().cpu() for key, value in network.state_dict().items()}
     )

@@ -1,4 +1,4 @@
-"""Step 4: align languages once, then fine-tune runs with different seeds; needs a GPU.
+"""Step 4: align languages once, then fine-tune runs with different seeds; quicker on a GPU.
 
     python -m training.train --base BASE --data .train/data --parallel FILE \\
         --aligned aligned.pt --out run0.pt --seed 0
@@ -24,12 +24,14 @@ from torch.nn import functional as f
 from torch.utils.data import DataLoader
 
 from promptguard.model.cutting import context_window, message_windows
-from training.batches import Batch, Batches, Row, pad
-from training.network import Network, load_base
+from training.batches import Batch, Batches, pad
+from training.network import LAYERS, Network, load_base
 from training.score import macro, matched
+from training.weighing import Row
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ALIGN_BATCH = 1536
+CHUNK = 32 if DEVICE == "cpu" else 256  # windows of like length that go through together
 Parallel = list[tuple[list[int], list[int]]]
 
 
@@ -122,10 +124,23 @@ def best_windows(message: Tensor, owner: Tensor, rows: int) -> Tensor:
     return best.scatter_reduce(0, owner[:, None].expand_as(message), message, "amax")
 
 
+def logits_of(network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return message and context logits; windows of like length share a pass, to pad less."""
+    order = batch.mask.sum(1).argsort()
+    message, context = [], []
+    for part in order.split(CHUNK):
+        length = -(-int(batch.mask[part[-1]].sum()) // 16) * 16  # few shapes, for the CPU
+        inputs = (t[part, :length] for t in (batch.ids, batch.speakers, batch.mask))
+        heads = network(*inputs)
+        message.append(heads[0].float())
+        context.append(heads[1].float())
+    back = order.argsort()
+    return torch.cat(message)[back], torch.cat(context)[back]
+
+
 def batch_loss(network: Network, batch: Batch, margin: float) -> Tensor:
     """Return the loss of one batch: attack, kinds, and the margin inside pairs."""
-    message, context, _ = network(batch.ids, batch.speakers, batch.mask)
-    message, context = message.float(), context.float()
+    message, context = logits_of(network, batch)
     if batch.is_context:
         score = context[batch.first, 0]
         loss = f.binary_cross_entropy_with_logits(score, batch.attack)
@@ -154,7 +169,7 @@ def fine_tune(
     """Train the heads and the encoder on labelled text."""
     torch.manual_seed(seed)
     network.train()
-    stream = Batches(rows, options.batch, options.authored_boost, seed)
+    stream = Batches(rows, options.batch, options.authored_boost, seed, dict(options.boost))
     loader = iter(DataLoader(stream, batch_size=None, num_workers=options.workers))
     optimiser = optimiser_of(network, options.rate, 0.85)
     schedule = schedule_of(optimiser, options.steps)
@@ -162,29 +177,37 @@ def fine_tune(
     start = time.time()
     for step in range(options.steps):
         message, context = next(loader)
-        freeze_encoder(network, step < options.probe_steps)
+        freeze(network, LAYERS if step < options.probe_steps else options.frozen_layers)
         with torch.autocast(DEVICE, torch.bfloat16):
             loss = batch_loss(network, message.to(DEVICE), options.margin)
             loss = loss + options.context_weight * batch_loss(
                 network, context.to(DEVICE), options.margin
             )
         if options.keep and step % 3 == 0 and step >= options.probe_steps:
-            loss = loss + options.keep * parallel_loss(network, teacher, rng.sample(parallel, 256))
+            loss = loss + options.keep * parallel_loss(
+                network, teacher, rng.sample(parallel, options.keep_pairs)
+            )
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
         schedule.step()
         optimiser.zero_grad(set_to_none=True)
-        if step % 100 == 0:
+        if step % 20 == 0:
             print(
                 f"seed {seed} step {step} {loss.item():.3f} {time.time() - start:.0f}s", flush=True
             )
 
 
-def freeze_encoder(network: Network, is_frozen: bool) -> None:
-    """Let only the heads learn, or everything: heads first keeps the encoder's breadth."""
+def freeze(network: Network, layers: int) -> None:
+    """Keep so many lower layers, and the embeddings with them, as they are; 0 frees all.
+
+    Heads alone first keeps the encoder's breadth; a short further round can leave the lowest be.
+    """
     for name, parameter in network.named_parameters():
-        parameter.requires_grad_(not is_frozen or "head" in name)
+        if "head" in name:
+            continue
+        depth = int(name.split(".")[1]) if name.startswith("layers.") else -1
+        parameter.requires_grad_(depth >= layers or not layers)
 
 
 @torch.no_grad()
@@ -249,12 +272,23 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=9e-5)
     parser.add_argument("--margin", type=float, default=0.3)
     parser.add_argument("--keep", type=float, default=0.5)
+    parser.add_argument("--keep-pairs", type=int, default=256)
+    parser.add_argument("--frozen-layers", type=int, default=0, help="lowest layers left as is")
+    parser.add_argument(
+        "--boost", nargs="*", default=[], type=boost, help="SOURCE=FACTOR: draw it so much oftener"
+    )
     parser.add_argument("--context-weight", type=float, default=1.0)
     parser.add_argument("--authored-boost", type=float, default=4.0)
     parser.add_argument("--align-steps", type=int, default=900)
     parser.add_argument("--align-rate", type=float, default=3e-4)
     parser.add_argument("--workers", type=int, default=4)
     return parser.parse_args()
+
+
+def boost(text: str) -> tuple[str, float]:
+    """Read SOURCE=FACTOR."""
+    source, _, factor = text.partition("=")
+    return source, float(factor)
 
 
 def load_sets(options: Any, names: tuple[str, ...]) -> dict[str, list[Row]]:
@@ -291,8 +325,8 @@ def main() -> None:
     if options.steps:
         sets = load_sets(options, ("train", "dev"))
         fine_tune(network, teacher, sets["train"], parallel, options, options.seed)
-        report(f"dev {options.seed}", sets["dev"], score_rows(network, sets["dev"]))
         torch.save(network.state_dict(), options.out)
+        report(f"dev {options.seed}", sets["dev"], score_rows(network, sets["dev"]))
 
 
 if __name__ == "__main__":

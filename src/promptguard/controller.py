@@ -171,13 +171,14 @@ class Controller:
         tool_contents: Sequence[str] = (),
         client: ClientHints | None = None,
         history_rewritten: bool = False,
-        expected_version: int | None = None,
+        known: SessionState | None = None,
         now: float | None = None,
     ) -> TurnResult:
         """Judge and record one user turn; the model is not called.
 
-        A session that changes meanwhile is judged anew; with `expected_version` it is a
-        VersionConflict instead, so that the caller can see whether this turn was the change.
+        A session that changes meanwhile is judged anew. With `known`, the session as the caller
+        has read it, it is a VersionConflict instead, so that the caller can see whether this turn
+        was the change.
         """
         if not isinstance(user_input, str):
             raise InputError("user_input must be a string.")
@@ -189,17 +190,17 @@ class Controller:
             history_rewritten=history_rewritten,
         )
         for _ in range(MAX_CONFLICTS):
-            state = await self.store.load(key) or SessionState(
-                session_id=key.session_id, tenant=key.tenant
+            state = (
+                known
+                or await self.store.load(key)
+                or SessionState(session_id=key.session_id, tenant=key.tenant)
             )
-            if expected_version not in (None, state.version):
-                raise VersionConflict("The session was changed meanwhile; read it again.")
             at = self._clock() if now is None else now
             result = await self._judged(state, turn, at)
             try:
                 return await self._saved(state, result, turn, at)
             except VersionConflict:
-                if expected_version is not None:
+                if known is not None:
                     raise
         raise StoreError("The session is written too often at once; try the turn again.")
 

@@ -40,6 +40,7 @@ def test_all_is_well(tmp_path: Path) -> None:
         "model",
         "cache",
         "store",
+        "upstream",
     ]
     assert not (tmp_path / "new").exists()
 

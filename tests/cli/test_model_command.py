@@ -12,6 +12,7 @@ from tiny_model import write_model
 from promptguard.cli import cli
 from promptguard.cli import model as model_command
 from promptguard.errors import DataError, ModelError
+from promptguard.model.artifact import open_artifact
 
 
 @pytest.fixture
@@ -38,9 +39,9 @@ def test_info_shows_manifest_size_and_calibration(folder: Path) -> None:
 
 def test_info_shows_measured_numbers_with_their_intervals(folder: Path) -> None:
     """And says so where they were measured with another model."""
-    digest = json.loads((folder / "manifest.json").read_text())["sha256"]["model.onnx"][:16]
+    own = open_artifact(folder).manifest.identity
     number = {"name": "auc", "value": 0.9, "low": 0.88, "high": 0.92, "tolerance": 0.01}
-    measured = {"model": f"tiny 1 {digest}", "cases": 1200, "numbers": [number], "weights": "1"}
+    measured = {"model": own, "cases": 1200, "numbers": [number], "weights": "1"}
     (folder / "measured.json").write_text(json.dumps(measured))
     output = run("info", folder).output
     assert "measured on 1,200 test cases; " in output
@@ -68,7 +69,9 @@ def test_verify_passes_a_sound_model(folder: Path) -> None:
     assert done.output.count("ok ") == 4
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "manifest.json"])
+@pytest.mark.parametrize(
+    "name", ["model.onnx", "tokenizer.json", "word_pairs.npz", "manifest.json"]
+)
 def test_verify_ends_with_one_where_a_file_is_damaged(folder: Path, name: str) -> None:
     """Cut short, then missing."""
     body = (folder / name).read_bytes()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -171,3 +173,28 @@ def test_a_conversation_without_messages_has_a_reading(encoder: LocalEncoder) ->
 def test_the_version_is_the_manifests(encoder: LocalEncoder) -> None:
     """It goes into records."""
     assert encoder.version == "1"
+
+
+def test_a_short_first_turn_is_run_once(encoder: LocalEncoder) -> None:
+    """As a message and as a conversation it is the same window."""
+    runs: list[int] = []
+
+    class Counting:
+        def __init__(self, session: Any) -> None:
+            self._session = session
+
+        def run(self, names: None, inputs: dict[str, np.ndarray]) -> Any:
+            runs.append(inputs["ids"].shape[1])
+            return self._session.run(names, inputs)
+
+    fresh = LocalEncoder(encoder.artifact)
+    fresh.read_messages(["salt"])
+    assert fresh._loaded is not None
+    fresh._loaded = replace(fresh._loaded, session=Counting(fresh._loaded.session))
+    first = Message(role=Role.USER, content="bread and water")
+    fresh.read_messages([first.content])
+    alone = fresh.read_context([first])
+    assert len(runs) == 1
+    fresh.read_messages(["flour"])
+    assert fresh.read_context([first]) == alone
+    assert len(runs) == 3

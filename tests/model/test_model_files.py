@@ -18,7 +18,7 @@ def test_whole_files_are_not_damaged(folder: Path) -> None:
     assert open_artifact(folder).damaged() == ()
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "word_pairs.npz"])
 def test_a_changed_or_missing_file_is_named(folder: Path, name: str) -> None:
     """One flipped byte is enough."""
     artifact = open_artifact(folder)
@@ -52,7 +52,7 @@ def test_a_manifest_with_an_unknown_field_is_refused(folder: Path) -> None:
         open_artifact(folder)
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "word_pairs.npz"])
 @pytest.mark.parametrize("cut", [0, 100])
 def test_files_that_do_not_load_are_a_model_error(folder: Path, name: str, cut: int) -> None:
     """Half a download, or an empty file; the message names the command that looks closer."""

@@ -244,11 +244,11 @@ def test_a_failed_migration_leaves_the_file_as_it_was(path: Path) -> None:
     assert tables == []
 
 
-@pytest.mark.parametrize(("setting", "level"), [("", 2), ("?synchronous=normal", 1)])
-async def test_saves_reach_the_disk_before_they_are_acknowledged(
+@pytest.mark.parametrize(("setting", "level"), [("", 1), ("?synchronous=full", 2)])
+async def test_how_carefully_saves_are_written_is_a_choice(
     path: Path, setting: str, level: int
 ) -> None:
-    """FULL is the default and NORMAL a choice, both with a write-ahead log."""
+    """NORMAL is the default and FULL a choice, both with a write-ahead log."""
     store = SqliteStore.from_url(f"sqlite:{path}{setting}")
     mode = await store._writer.run(lambda c: c.execute("PRAGMA journal_mode").fetchone()[0])
     found = await store._writer.run(lambda c: c.execute("PRAGMA synchronous").fetchone()[0])
@@ -258,7 +258,7 @@ async def test_saves_reach_the_disk_before_they_are_acknowledged(
 
 async def test_many_sessions_are_redacted_in_steps(path: Path) -> None:
     """Redaction goes on until nothing old is left, however many sessions there are."""
-    store = SqliteStore(SqliteFile(path=path, synchronous="NORMAL"))
+    store = SqliteStore(SqliteFile(path=path))
     entry = TranscriptEntry(
         position=0, turn=0, role=Role.USER, content="x", content_hash="", timestamp=1.0
     )

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_ERROR
+from promptguard.cli.upstream import examine_upstream
 from promptguard.config import (
     LOCAL_MODEL,
     EndpointConfig,
@@ -22,13 +23,19 @@ from promptguard.config import (
 )
 from promptguard.errors import ConfigError, PromptGuardError, StoreError
 
+_COLOURS = {"ok": "green", "info": "blue", "broken": "red"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """One thing to look at: `run` returns what is well or raises what is not."""
+    """One thing to look at: `run` returns what is well or raises what is not.
+
+    `state` is what the line begins with where nothing is wrong.
+    """
 
     name: str
     run: Callable[[], str]
+    state: str = "ok"
 
 
 @click.command()
@@ -36,7 +43,7 @@ class Examination:
 @click.option("--endpoints", is_flag=True, help="Call the endpoints too; this may cost money.")
 @click.pass_context
 def doctor(ctx: click.Context, config_file: str | None, endpoints: bool) -> None:
-    """Check configuration, model, cache, store and, on request, endpoints.
+    """Check configuration, model, cache, store, the gateway's upstream and, on request, endpoints.
 
     Exit code: 0 where all is well, 3 where something is not.
     """
@@ -48,7 +55,7 @@ def doctor(ctx: click.Context, config_file: str | None, endpoints: bool) -> None
     faults = 0
     for examination in examinations(settings, endpoints=endpoints):
         try:
-            _say(examination.name, "ok", examination.run())
+            _say(examination.name, examination.state, examination.run())
         except PromptGuardError as error:
             faults += 1
             _say(examination.name, "broken", str(error))
@@ -63,8 +70,17 @@ def examinations(settings: Settings, *, endpoints: bool) -> Iterator[Examination
     if settings.evaluation.cache.path is not None:
         yield Examination(name="cache", run=lambda: _examine_cache(settings.evaluation))
     yield Examination(name="store", run=lambda: _examine_store(settings.conversation.store))
+    yield _upstream_examination(settings)
     if endpoints:
         yield from _endpoint_examinations(settings)
+
+
+def _upstream_examination(settings: Settings) -> Examination:
+    if "upstream" in settings.service.model_fields_set:
+        return Examination(name="upstream", run=partial(examine_upstream, settings))
+    usual = settings.service.upstream
+    message = f"service.upstream is not set; the gateway would forward to {usual}, not called"
+    return Examination(name="upstream", state="info", run=lambda: message)
 
 
 def _endpoint_examinations(settings: Settings) -> Iterator[Examination]:
@@ -179,5 +195,4 @@ async def _load_once(url: str) -> str:
 
 
 def _say(name: str, state: str, message: str) -> None:
-    colour = "green" if state == "ok" else "red"
-    click.echo(f"{click.style(f'{state:7}', fg=colour)} {name}: {message}")
+    click.echo(f"{click.style(f'{state:7}', fg=_COLOURS[state])} {name}: {message}")

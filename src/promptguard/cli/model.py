@@ -141,8 +141,7 @@ def _measured_lines(artifact: Artifact) -> Iterator[str]:
     if found is None:
         yield "No measured quality comes with this model."
         return
-    manifest = artifact.manifest
-    own = f"{manifest.name} {manifest.version} {manifest.sha256.get('model.onnx', '')[:16]}"
+    own = artifact.manifest.identity
     whose = "" if found.model == own else f", with another model ({found.model})"
     yield f"measured on {found.cases:,} test cases{whose}; [95 % interval]"
     for number in found.numbers:

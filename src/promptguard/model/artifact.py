@@ -38,10 +38,16 @@ class Manifest(BaseModel):
     thresholds: dict[str, float]
     data: dict[str, int]
 
+    @property
+    def identity(self) -> str:
+        """Name, version, and what tells these files from others of that version."""
+        hashes = "".join(self.sha256[name] for name in sorted(self.sha256))
+        return f"{self.name} {self.version} {hashlib.sha256(hashes.encode()).hexdigest()[:16]}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A folder with `model.onnx`, `tokenizer.json` and `manifest.json`."""
+    """A folder with `model.onnx`, `tokenizer.json`, `word_pairs.npz` and `manifest.json`."""
 
     folder: Path
     manifest: Manifest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,7 @@ from promptguard.model.cutting import (
     message_windows,
 )
 from promptguard.model.reading import ContextReading, MessageReading
+from promptguard.model.word_pairs import WordPairs, load_word_pairs
 from promptguard.vector import Vector
 
 UNKNOWN = 100
@@ -35,6 +37,15 @@ CONTEXT_MESSAGES = 24
 _Ids = list[int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """The opened files; tokenizer and session are the libraries' own objects."""
+
+    tokenizer: Any
+    session: Any
+    pairs: WordPairs
+
+
 class LocalEncoder:
     """The shipped model. Loads on first use; safe to share between threads; deterministic."""
 
@@ -42,7 +53,8 @@ class LocalEncoder:
         self._artifact = artifact
         self._threads = threads
         self._lock = threading.Lock()
-        self._loaded: tuple[Any, Any] | None = None
+        self._loaded: _Loaded | None = None
+        self._latest = threading.local()
 
     @property
     def artifact(self) -> Artifact:
@@ -60,6 +72,9 @@ class LocalEncoder:
         windows = [message_windows(ids) for ids in tokens]
         flat = [(window, [0] * len(window)) for found in windows for window in found]
         message, _, vectors = self._run(flat)
+        if flat:
+            pairs = self._load().pairs
+            message = message + np.stack([pairs.logits(window[1:-1]) for window, _ in flat])
         readings, start = [], 0
         for text, ids, found in zip(texts, tokens, windows, strict=True):
             end = start + len(found)
@@ -112,7 +127,7 @@ class LocalEncoder:
         )
 
     def _tokens(self, text: str) -> _Ids:
-        tokenizer, _ = self._load()
+        tokenizer = self._load().tokenizer
         if len(text) > MAX_CHARS:
             text = text[: MAX_CHARS // 2] + " " + text[-MAX_CHARS // 2 :]
         clean = text.encode("utf-8", "replace").decode("utf-8")
@@ -122,10 +137,8 @@ class LocalEncoder:
     def _run(
         self, windows: Sequence[tuple[_Ids, _Ids]]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        _, session = self._load()
         parts = [
-            session.run(None, _padded(windows[start : start + BATCH]))
-            for start in range(0, len(windows), BATCH)
+            self._outputs(windows[start : start + BATCH]) for start in range(0, len(windows), BATCH)
         ]
         if not parts:
             width = (len(OUTPUTS), 1, 384)
@@ -134,7 +147,15 @@ class LocalEncoder:
         message, context, vectors = (np.concatenate(group) for group in zip(*parts, strict=True))
         return message, context, vectors
 
-    def _load(self) -> tuple[Any, Any]:
+    def _outputs(self, windows: Sequence[tuple[_Ids, _Ids]]) -> Any:
+        # A short first turn is its own conversation window: read as a message, then as context.
+        windows_before, outputs = getattr(self._latest, "run", ((), ()))
+        if windows_before != windows:
+            outputs = self._load().session.run(None, _padded(windows))
+            self._latest.run = (windows, outputs)
+        return outputs
+
+    def _load(self) -> _Loaded:
         if self._loaded is None:
             with self._lock:
                 if self._loaded is None:
@@ -148,7 +169,7 @@ def shared_encoder() -> LocalEncoder:
     return LocalEncoder()
 
 
-def _open(artifact: Artifact, threads: int) -> tuple[Any, Any]:
+def _open(artifact: Artifact, threads: int) -> _Loaded:
     import onnxruntime
     from tokenizers import Tokenizer
 
@@ -161,14 +182,15 @@ def _open(artifact: Artifact, threads: int) -> tuple[Any, Any]:
         session = onnxruntime.InferenceSession(
             str(artifact.folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
         )
-    except Exception as error:  # both libraries raise their own, undocumented types
+        pairs = load_word_pairs(artifact.folder / "word_pairs.npz")
+    except Exception as error:  # the libraries raise their own, undocumented types
         raise ModelError(
             f"The embedded model does not load ({type(error).__name__}); "
             "run `promptguard model verify`."
         ) from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return tokenizer, session
+    return _Loaded(tokenizer=tokenizer, session=session, pairs=pairs)
 
 
 def _padded(windows: Sequence[tuple[_Ids, _Ids]]) -> dict[str, npt.NDArray[np.int64]]:

@@ -121,8 +121,9 @@ class Intake:
                 self._result_of(state), comparison.learned
             )
             state = learned.state
-        version = 0 if state is None else state.version
-        result = await self._judged(key, incoming, comparison, version)
+        if state is None:
+            state = SessionState(session_id=key.session_id, tenant=key.tenant)
+        result = await self._judged(key, incoming, comparison, state)
         return self._admission(incoming, key, result, comparison)
 
     async def answered(self, admission: Admission, text: str) -> TurnResult:
@@ -173,7 +174,7 @@ class Intake:
         return comparison
 
     async def _judged(
-        self, key: SessionKey, incoming: Incoming, comparison: Comparison, version: int
+        self, key: SessionKey, incoming: Incoming, comparison: Comparison, state: SessionState
     ) -> TurnResult:
         *earlier, last = _steps(comparison)
         now = self._clock()
@@ -189,12 +190,12 @@ class Intake:
             history_rewritten=comparison.kind.is_rewriting,
         )
         with self._telemetry.judging():
-            result = await self._judge(key, turn, now, None if earlier else version)
+            result = await self._judge(key, turn, now, None if earlier else state)
         self._telemetry.turn(result)
         return result
 
     async def _judge(
-        self, key: SessionKey, turn: TurnInput, now: float, version: int | None = None
+        self, key: SessionKey, turn: TurnInput, now: float, known: SessionState | None = None
     ) -> TurnResult:
         return await self._controller.judge_turn(
             key.session_id,
@@ -203,7 +204,7 @@ class Intake:
             tool_contents=turn.tool_contents,
             client=turn.client,
             history_rewritten=turn.history_rewritten,
-            expected_version=version,
+            known=known,
             now=now,
         )
 

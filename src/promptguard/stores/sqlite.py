@@ -37,11 +37,11 @@ class SqliteStore:
 
     @classmethod
     def from_url(cls, url: str) -> SqliteStore:
-        """Return the store for `sqlite:PATH` or `sqlite:///PATH`, `?synchronous=normal` allowed."""
+        """Return the store for `sqlite:PATH` or `sqlite:///PATH`, `?synchronous=full` allowed."""
         parts = urlsplit(url)
         path = unquote(parts.path)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        synchronous = options.pop("synchronous", "full").upper()
+        synchronous = options.pop("synchronous", "normal").upper()
         if parts.netloc or not path or path == ":memory:":
             raise ConfigError("Give SQLite a file as sqlite:PATH; without a file use memory:")
         if options or parts.fragment or synchronous not in ("FULL", "NORMAL"):

@@ -21,12 +21,12 @@ _WAL_RETRY_S = 0.02
 class SqliteFile:
     """Which file, and how carefully it is written.
 
-    `synchronous` FULL puts every save on the disk before it is acknowledged; NORMAL leaves that
-    to the operating system, so a power cut (not a crash of the process) may lose the last saves.
+    `synchronous` NORMAL leaves it to the operating system when a save reaches the disk: a crash
+    of the process loses nothing, a power cut may lose the last saves. FULL waits for the disk.
     """
 
     path: Path
-    synchronous: str = "FULL"
+    synchronous: str = "NORMAL"
     busy_timeout_s: float = 10.0
 
     def connect(self, migrations: Sequence[Migration] = MIGRATIONS) -> sqlite3.Connection:

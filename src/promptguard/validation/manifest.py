@@ -79,10 +79,9 @@ def _configured(contender: Contender) -> Configured:
 
 def _model() -> str:
     try:
-        manifest = bundled().manifest
+        return bundled().manifest.identity
     except ModelError:
         return "none"
-    return f"{manifest.name} {manifest.version} {manifest.sha256.get('model.onnx', '')[:16]}"
 
 
 def _version(name: str) -> str:

@@ -1,0 +1,30 @@
+"""How often a source is drawn: by the root of its size, and by what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Row = dict[str, Any]
+SOURCE_BOOST = {"aart": 0.5, "harmfulqa": 0.5, "multidogo": 0.5, "taskmaster4": 0.4}
+DIALOGUE_BOOST = 0.3  # long public dialogues are all innocent: too many teach that talk is safe
+AUTHORED_BOOST = 4.0
+
+
+def boost_of(row: Row, authored_boost: float, boost: Mapping[str, float] = SOURCE_BOOST) -> float:
+    """Return the factor of the source that `row` is from."""
+    return (
+        boost.get(row["source"], 1.0)
+        * (authored_boost if row["authored"] else 1.0)
+        * (DIALOGUE_BOOST if is_public_dialogue(row) else 1.0)
+    )
+
+
+def is_public_dialogue(row: Row) -> bool:
+    """Say whether a row is a turn or window of a public dialogue corpus."""
+    return not row["authored"] and row["category"] in (
+        "benign_chat",
+        "benign_task_dialogue",
+        "benign_multi",
+        "benign_tool_dialogue",
+    )

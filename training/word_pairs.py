@@ -1,0 +1,86 @@
+"""Step 6b: fit the table of tokens and neighbouring tokens that is read beside the encoder.
+
+    python -m training.word_pairs .train/data src/promptguard/data/model --share 0.6
+
+One logistic regression per output over hashed tokens and pairs of neighbours, on the messages the
+encoder was trained on, drawn with the weights its batches have. `--share` is how much of the
+table's logit is added to the encoder's, chosen on development sources. `.train/data` holds
+`train.jsonl.gz`; the tokenizer is the model's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
+from tokenizers import Tokenizer
+
+from promptguard.model.artifact import OUTPUTS
+from promptguard.model.cutting import WINDOW
+from promptguard.model.word_pairs import SIZE, buckets
+from training.weighing import AUTHORED_BOOST, Row, boost_of
+
+STRENGTH, ROUNDS = 20.0, 200
+TOKENS = 4 * WINDOW
+
+
+def features(texts: list[str], tokenizer: Tokenizer) -> csr_matrix:
+    """Return one row of unit length per text."""
+    columns, values, ends = [], [], [0]
+    for encoded in tokenizer.encode_batch_fast(texts, add_special_tokens=False):
+        found = buckets(encoded.ids[:TOKENS] or [0])
+        columns.append(found)
+        values.append(np.full(len(found), 1 / math.sqrt(len(found))))
+        ends.append(ends[-1] + len(found))
+    shape = (len(texts), SIZE)
+    return csr_matrix((np.concatenate(values), np.concatenate(columns), ends), shape=shape)
+
+
+def load_messages(path: Path) -> list[Row]:
+    """Read the message examples."""
+    with gzip.open(path, "rt", encoding="utf-8") as stream:
+        rows = [json.loads(line) for line in stream]
+    return [row for row in rows if row["task"] == "message"]
+
+
+def fitted(matrix: csr_matrix, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return one weight per bucket."""
+    model = LogisticRegression(C=STRENGTH, solver="liblinear", max_iter=ROUNDS)
+    return model.fit(matrix, labels, sample_weight=weights / weights.mean()).coef_[0]
+
+
+def main() -> None:
+    """Fit every output, quantise, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--share", type=float, required=True)
+    options = parser.parse_args()
+    tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
+    rows = load_messages(options.data / "train.jsonl.gz")
+    matrix = features([" ".join(text for _, text in row["said"]) for row in rows], tokenizer)
+    counts = Counter(row["source"] for row in rows)
+    weights = np.array(
+        [boost_of(row, AUTHORED_BOOST) / math.sqrt(counts[row["source"]]) for row in rows]
+    )
+    table, units = np.zeros((len(OUTPUTS), SIZE), dtype=np.int8), np.zeros(len(OUTPUTS), np.float32)
+    for index, name in enumerate(OUTPUTS):
+        labels = np.array([row["kinds"][index - 1] if index else row["attack"] for row in rows])
+        known = labels >= 0
+        found = fitted(matrix[known], labels[known], weights[known])
+        unit = np.quantile(np.abs(found[found != 0]), 0.999) / 127
+        table[index] = np.clip(np.round(found / unit), -127, 127)
+        units[index] = unit * options.share
+        print(f"{name}: {int(known.sum())} messages, {int((table[index] != 0).sum())} buckets used")
+    np.savez_compressed(options.model / "word_pairs.npz", table=table, units=units)
+
+
+if __name__ == "__main__":
+    main()
