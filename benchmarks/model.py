@@ -2,16 +2,15 @@
 
 DATA is the folder with the test data. Every user message of a record is read on its own and the
 highest reading counts; a conversation is read once more as one window. Prints the tables of the
-model card: single texts, kinds, named sets, languages, conversations, and, of these, the whole
-engine beside the context head. `--held` adds languages on held-out training records, which
-hold both labels in every language. `--publish` writes the numbers beside this file.
+model card: single texts, kinds, sources, languages and conversations. `--held` adds languages on
+held-out training records, which hold both labels in every language. `--publish` writes the numbers
+beside this file. The whole engine is measured by `benchmarks.quality`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +24,6 @@ from promptguard.validation.dataset import Case, load_dataset
 from promptguard.validation.groups import Group, Macro
 from promptguard.validation.intervals import Measure
 from promptguard.validation.outcome import Outcome
-from promptguard.validation.runner import run_cases
 from promptguard.validation.summary import Summary, summary_of
 from promptguard.workers import default_jobs, work_off
 
@@ -38,10 +36,6 @@ KINDS = {
 }
 MATCHED = "mt_"
 MOST_TURNS = 24
-ENGINE = Contender(name="engine", settings=ControllerConfig())
-CONTEXT_ALONE = Contender(
-    name="context head", settings=ControllerConfig(signals=("context",)), counts_hard=False
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,20 +146,6 @@ def seed_names(judged: Sequence[tuple[Case, Reading]]) -> list[Row]:
     ]
 
 
-def talks(cases: Sequence[Case], jobs: int) -> list[Row]:
-    """The engine beside the context head alone, turn by turn, on conversations."""
-    numbered = [case for case in cases if is_talk(case)]
-    found = run_cases(numbered, (ENGINE, CONTEXT_ALONE), jobs=jobs, on_case=progress)
-    return [
-        whole(
-            "turn by turn",
-            each.name,
-            summary_of(each, numbered, found[each.name], seed=0),
-        )
-        for each in (ENGINE, CONTEXT_ALONE)
-    ]
-
-
 def languages(table: str, judged: Sequence[tuple[Case, Reading]]) -> list[Row]:
     """Every language on its own, single texts."""
     return [one(table, group) for group in summary(judged, "attack").by_language]
@@ -193,7 +173,6 @@ def rows_of(cases: Sequence[Case], jobs: int) -> list[Row]:
             for group in found.by_source
             if group.name.startswith(MATCHED)
         ),
-        *talks(cases, jobs),
     ]
 
 
@@ -204,12 +183,6 @@ def held_rows(path: Path, jobs: int) -> list[Row]:
     return languages(
         "languages, held-out training records", list(zip(cases, readings, strict=True))
     )
-
-
-def progress(done: int) -> None:
-    """Say how far it is, on a terminal or every thousand."""
-    if done % 1000 == 0:
-        print(f"{done} judged", file=sys.stderr, flush=True)
 
 
 def shown(found: Measure) -> str:

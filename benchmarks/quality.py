@@ -2,7 +2,8 @@
 
 DATA is the folder with the test data, else the environment variable PROMPTGUARD_DATA. The
 numbers in published.json are held against what is measured now; a drop beyond their tolerance
-fails. `--publish` writes what is measured as the numbers to hold.
+fails. `--publish` writes what is measured as the numbers to hold, `--report` the tables by source,
+language and signal.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +23,8 @@ from promptguard.validation.contenders import Contender
 from promptguard.validation.dataset import DataFile, Dataset, load_dataset
 from promptguard.validation.intervals import Measure
 from promptguard.validation.manifest import Manifest, manifest_of
+from promptguard.validation.markdown import markdown_of
+from promptguard.validation.report import report_of
 from promptguard.validation.runner import run_cases
 from promptguard.validation.summary import Summary, summary_of
 from promptguard.workers import default_jobs
@@ -67,29 +71,38 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=default_jobs())
     parser.add_argument("--sample", type=int, help="Draw so many cases.")
     parser.add_argument("--publish", action="store_true", help="Write what is measured.")
+    parser.add_argument("--report", type=Path, help="Write the tables there, as Markdown.")
     options = parser.parse_args()
     try:
-        sys.exit(run(_folder(options.data), options.jobs, options.sample, options.publish))
+        sys.exit(run(options))
     except PromptGuardError as error:
         sys.exit(f"Error: {error}")
 
 
-def run(folder: Path, jobs: int, sample: int | None, publish: bool) -> int:
+def run(options: argparse.Namespace) -> int:
     """Return the exit code: 0 where every number holds, 1 where one dropped or none is known."""
-    dataset = load_dataset([folder / FILE], sample=sample, seed=SEED)
+    dataset = load_dataset([_folder(options.data) / FILE], sample=options.sample, seed=SEED)
     contender = Contender(name="engine", settings=ControllerConfig())
-    outcomes = run_cases(dataset.cases, (contender,), jobs=jobs, on_case=_progress)
+    outcomes = run_cases(dataset.cases, (contender,), jobs=options.jobs, on_case=_progress)
     print(file=sys.stderr)
-    summary = summary_of(contender, dataset.cases, outcomes["engine"], seed=SEED)
-    now = numbers_of(summary)
-    if publish:
-        manifest = manifest_of(dataset, (contender,), seed=SEED)
+    manifest = manifest_of(dataset, (contender,), seed=SEED)
+    report = report_of(dataset, (contender,), outcomes, manifest, now=time.time(), seed=SEED)
+    talks = [
+        (case, outcome)
+        for case, outcome in zip(dataset.cases, outcomes["engine"], strict=True)
+        if outcome.turns > 1
+    ]
+    apart = summary_of(contender, [c for c, _ in talks], [o for _, o in talks], seed=SEED)
+    now = numbers_of(report.contenders[0], apart)
+    if options.report:
+        options.report.write_text(markdown_of(report), encoding="utf-8")
+    if options.publish:
         write(published_of(now, dataset, manifest), PUBLISHED)
     return compared(read(PUBLISHED), now, dataset)
 
 
-def numbers_of(summary: Summary) -> tuple[Number, ...]:
-    """Return the numbers that are published of the engine."""
+def numbers_of(summary: Summary, apart: Summary) -> tuple[Number, ...]:
+    """Return the numbers that are published of the engine; `apart` is of conversations alone."""
     macro, talks = summary.macro, summary.dialogues
     found = (
         ("auc", macro.auc, True),
@@ -99,6 +112,9 @@ def numbers_of(summary: Summary) -> tuple[Number, ...]:
         ("recall", macro.recall, True),
         ("false_positive_rate", macro.false_positive_rate, False),
         ("over_defence_accuracy", summary.overall.over_defence_accuracy, True),
+        ("dialogue_auc", apart.macro.auc, True),
+        ("dialogue_recall_at_5", apart.macro.recall_at_5, True),
+        ("dialogue_auc_within", apart.macro.auc_within, True),
         ("dialogue_detection_rate", talks.detection_rate, True),
         ("dialogue_false_alarms_per_1000", talks.false_alarms_per_1000, False),
     )

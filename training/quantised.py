@@ -37,7 +37,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder)
         shutil.copy(options.fp32, plain / "model.onnx")
-        shutil.copy(bundled().folder / "tokenizer.json", plain / "tokenizer.json")
+        for name in ("tokenizer.json", "word_pairs.npz"):
+            shutil.copy(bundled().folder / name, plain / name)
         encoders = {
             "fp32": LocalEncoder(Artifact(folder=plain, manifest=bundled().manifest)),
             "int8": LocalEncoder(),
