@@ -16,6 +16,10 @@ from promptguard.service.reply_watch import ReplyWatch
 from promptguard.service.telemetry import Telemetry
 
 
+# Up to here an answer is read in less time than it takes to hand it to a thread and back.
+SHORT_CHARS = 400
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyDesk:
     """What handling an answer takes, the same for whole and streamed ones."""
@@ -49,7 +53,7 @@ class ReplyDesk:
 
 
 class Watcher:
-    """Watches the choices of one answer, off the event loop."""
+    """Watches the choices of one answer, off the event loop unless it is short."""
 
     def __init__(self, desk: ReplyDesk, admission: Admission) -> None:
         self._desk = desk
@@ -58,7 +62,10 @@ class Watcher:
 
     async def is_bad(self, answers: Sequence[str]) -> bool:
         """Say whether the answer is to be cut; in detect mode it is only noted."""
-        bad = await asyncio.to_thread(self._judge, answers)
+        if sum(map(len, answers)) <= SHORT_CHARS:
+            bad = self._judge(answers)
+        else:
+            bad = await asyncio.to_thread(self._judge, answers)
         if bad is None:
             return False
         admission = self._admission
