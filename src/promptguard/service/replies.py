@@ -15,7 +15,6 @@ from promptguard.service.logs import log
 from promptguard.service.reply_watch import ReplyWatch
 from promptguard.service.telemetry import Telemetry
 
-
 # Up to here an answer is read in less time than it takes to hand it to a thread and back.
 SHORT_CHARS = 400
 
