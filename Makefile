@@ -37,6 +37,7 @@ bench: $(READY)
 
 validate: $(READY)
 	$(BIN)/python -m benchmarks.quality $(DATA)
+	$(BIN)/python -m benchmarks.model $(DATA)
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet pip-tools
