@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from echo_model import echo_model
+from playwright.sync_api import sync_playwright
 from served import ADMIN_KEY, READER_KEY, Served, serve
 
 from promptguard.service.auth import key_hash
@@ -44,16 +44,12 @@ def browser_path() -> str | None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """One browser for the whole run; without one every test here is skipped, and says so."""
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("browser tests skipped: the package playwright is not installed")
     path = browser_path()
     if path is None:
         pytest.skip(
             "browser tests skipped: no Chromium found; install one (`apt-get install chromium`) "
             "or name it in PROMPTGUARD_BROWSER"
         )
-    from playwright.sync_api import sync_playwright
-
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
         yield started

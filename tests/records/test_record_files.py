@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from promptguard.conversation import Role
 from promptguard.errors import ConfigError, InputError
@@ -131,9 +133,6 @@ def test_a_row_with_too_many_cells_is_a_fault(tmp_path: Path) -> None:
 
 def test_parquet(tmp_path: Path) -> None:
     """Parquet rows with lists of structs are read."""
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.Table.from_pylist([HELLO, HELLO | {"id": "b"}]), path)
     assert [record.id for record in read_records([path])] == ["a", "b"]

@@ -1,6 +1,5 @@
 """Clients as they are, through a real guard, to a real language model server."""
 
-import importlib.util
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -44,8 +43,6 @@ def client(base_url: str) -> Iterator[openai.OpenAI]:
 @pytest.fixture
 def chat(base_url: str, llm_server: LlmServer, monkeypatch) -> Any:  # noqa: F811
     """LangChain's own chat model."""
-    if importlib.util.find_spec("langchain_openai") is None:
-        pytest.skip("needs the package langchain-openai, which is not installed")
     monkeypatch.setenv("LANGSMITH_TRACING", "false")
     from langchain_openai import ChatOpenAI
 

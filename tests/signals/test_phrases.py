@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +40,6 @@ def test_examples_of_a_kind_are_told_from_others(language: str, phrase: Phrase) 
 @pytest.mark.parametrize(("language", "phrase"), CASES)
 def test_each_language_stands_on_its_own_patterns(language: str, phrase: Phrase) -> None:
     """The examples are found by patterns of their own language, not by another's."""
-    re2 = pytest.importorskip("re2")
     rules = phrase_rules(language)[phrase]
     own = re2.compile("|".join(f"(?:{pattern})" for pattern in rules.patterns))
     assert [text for text in rules.matches if own.search(matchable(text)) is None] == []
