@@ -34,10 +34,12 @@ fmt: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.forward
 
 validate: $(READY)
 	$(BIN)/python -m benchmarks.quality $(DATA)
 	$(BIN)/python -m benchmarks.model $(DATA)
+	$(BIN)/python -m benchmarks.instinct $(DATA)
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet pip-tools

@@ -1,0 +1,56 @@
+"""The 100 + 20 case set: `python -m benchmarks.instinct DATA`.
+
+DATA is the folder that holds `fil/jailbreak_100.jsonl`. Counts what the rules flag without model
+and time, and what the whole engine blocks, of the jailbreaks and of the legitimate cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+
+from promptguard.config import ControllerConfig
+from promptguard.conversation import Message, Role
+from promptguard.state import Action
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.verdict import TurnVerdict
+from promptguard.turns.walk import steps_of, walk
+
+FILE = "fil/jailbreak_100.jsonl"
+RULES = ControllerConfig(store="memory:", use_model=False, use_temporal=False)
+ENGINE = ControllerConfig(store="memory:")
+FLAGGED = 0.5
+
+
+def main() -> None:
+    """Judge every case both ways and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    path = parser.parse_args().data / FILE
+    cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    found = {"rules": Counter[str](), "engine": Counter[str]()}
+    rules, engine = TurnJudge.open(RULES), TurnJudge.open(ENGINE)
+    for case in cases:
+        found["rules"][case["label"]] += is_flagged(verdict_of(rules, case["text"]))
+        found["engine"][case["label"]] += verdict_of(engine, case["text"]).action is Action.BLOCK
+    all_of = Counter(case["label"] for case in cases)
+    for name, counts in found.items():
+        print(name, ", ".join(f"{label} {counts[label]} of {n}" for label, n in all_of.items()))
+
+
+def verdict_of(judge: TurnJudge, text: str) -> TurnVerdict:
+    """Judge a text as a conversation of one turn."""
+    steps = steps_of((Message(role=Role.USER, content=text),))
+    ((verdict, _),) = walk(judge, steps, session_id="case")
+    return verdict
+
+
+def is_flagged(verdict: TurnVerdict) -> bool:
+    """Say whether the rules see a violation."""
+    return any(each.name == "fil" and each.score >= FLAGGED for each in verdict.scores)
+
+
+if __name__ == "__main__":
+    main()
