@@ -1,4 +1,4 @@
-"""Step 7: fit probabilities and thresholds on held-out data, write the manifest.
+"""Step 9: fit probabilities and thresholds on held-out data, write the manifest.
 
     python -m training.calibrate .train/data/held.jsonl.gz src/promptguard/data/model --version V
 
@@ -34,7 +34,7 @@ def identity_manifest(folder: Path, version: str, data: dict[str, int]) -> dict[
         "name": "promptguard-minilm",
         "version": version,
         "license": "Apache-2.0",
-        "base": "all-MiniLM-L6-v2 with 7,742 Han characters added",
+        "base": "all-MiniLM-L6-v2 with Han characters and word pieces of 18 languages added",
         "sha256": {n: hashlib.sha256((folder / n).read_bytes()).hexdigest() for n in FILES},
         "calibration": {name: {"scale": 1.0, "shift": 0.0} for name in (*OUTPUTS, "context")},
         "thresholds": dict.fromkeys((*OUTPUTS, "context"), 0.5),

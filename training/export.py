@@ -1,4 +1,4 @@
-"""Step 6: export the trained network to ONNX, fuse it, quantise it to int8, check the result.
+"""Step 7: export the trained network to ONNX, fuse it, quantise it to int8, check the result.
 
     python -m training.export WEIGHTS BASE src/promptguard/data/model
 

@@ -1,13 +1,13 @@
-"""Step 8: fit the evidence weights on conversations the model was not trained on.
+"""Step 10: fit the evidence weights on conversations the model was not trained on.
 
     python -m training.fit_evidence .train/data/held_records.jsonl.gz weights.toml
 
 All signals are fitted jointly, so that correlated ones do not count twice: a logistic regression
 of "this turn belongs to an attack" on the signals' scores, weights not below zero, drawn towards
-a small prior weight where the data says little. Four weights are given beforehand (`CHOSEN`) and
-the rest is fitted around them. A benign conversation gives all its turns, an
+a small prior weight where the data says little. A benign conversation gives all its turns, an
 attack those from `attack_turn` on; every source and label weighs alike. The budgets are
-split-conformal priors on the benign conversations. `promptguard tune` can refine the result.
+split-conformal priors that hold for benign single texts and for benign conversations alike.
+Step 11 starts from the result.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from scipy.optimize import minimize
 
 from promptguard.config import ControllerConfig
 from promptguard.risk.weights import SignalWeight, Weights, shipped_weights
-from promptguard.validation.calibrate import calibrate_prior, with_budgets
+from promptguard.validation.calibrate import CalibratedPrior, calibrate_prior, with_budgets
 from promptguard.validation.dataset import Case, load_dataset
 from promptguard.validation.tape import Tape, record_tapes
 from promptguard.validation.weights_file import write_weights
 
-PER_SOURCE = 150
+PER_SOURCE, EVEN = 150, 60
 PRIOR_WEIGHT, PULL = 0.6, 2e-2
 SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 LOGIT = frozenset({"semantic", "context"})
@@ -43,11 +43,6 @@ SET = {
     "fil": SignalWeight(kind="event", link="linear", scale=4.0, limit=6.0),
     "response": SignalWeight(kind="event", link="linear", scale=0.3, limit=1.0),
 }
-# Held-out records are of the sources the model learned from, where the context head is at its best;
-# a fit on them leans on it too much. These scales, that of `fil` and the half-life of the leak are
-# chosen among some thirty variants on sources that train nothing, among those under which the
-# bundled scenarios pass.
-CHOSEN = {"semantic": 0.45, "context": 0.6, "keywords": 0.6, "coherence": 0.15}
 LIMITS = {"semantic": 8.0, "context": 6.0}
 
 
@@ -89,8 +84,8 @@ def linked(name: str, score: float) -> float:
 def fit(
     features: np.ndarray, labels: np.ndarray, weights: np.ndarray, names: list[str]
 ) -> np.ndarray:
-    """Return one weight per signal, not below zero and the chosen ones as chosen, and the shift."""
-    target = np.array([CHOSEN.get(name, PRIOR_WEIGHT) for name in names])
+    """Return one weight per signal, not below zero, and the shift."""
+    target = np.full(len(names), PRIOR_WEIGHT)
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         odds = features @ parameters[:-1] + parameters[-1]
@@ -99,7 +94,7 @@ def fit(
         gap = weights * (1 / (1 + np.exp(-odds)) - labels)
         return value, np.append(features.T @ gap + 2 * PULL * off, gap.sum())
 
-    bounds = [(CHOSEN[n],) * 2 if n in CHOSEN else (0.0, None) for n in names] + [(None, None)]
+    bounds = [(0.0, None)] * len(names) + [(None, None)]
     start = np.append(target, 0.0)
     return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
 
@@ -120,6 +115,35 @@ def weights_from(names: list[str], found: np.ndarray, old: Weights, note: str) -
     return old.model_copy(update={"version": "0.1.0", "fitted_on": note, "signals": signals})
 
 
+def even(benign: list[Tape]) -> list[Tape]:
+    """Keep at most `EVEN` of a source, so that no kind of text makes up most of it."""
+    seen: Counter[tuple[str, bool]] = Counter()
+    kept = []
+    for tape in benign:
+        key = (tape.source, is_talk(tape))
+        seen[key] += 1
+        if seen[key] <= EVEN:
+            kept.append(tape)
+    return kept
+
+
+def is_talk(tape: Tape) -> bool:
+    """Say whether a tape holds more than one turn."""
+    return len(tape.turns) > 1
+
+
+def budget_for(benign: list[Tape], weights: Weights, share: float) -> CalibratedPrior:
+    """Return the stricter of the priors that keep a budget on single texts and on talks.
+
+    What is guarded may be all the one or all the other, so the budget has to hold for both.
+    """
+    mixed = even(benign)
+    talks = [tape for tape in mixed if is_talk(tape)]
+    singles = [tape for tape in mixed if not is_talk(tape)]
+    found = [calibrate_prior(kind, weights, share) for kind in (singles, talks)]
+    return min(found, key=lambda point: point.prior)
+
+
 def main() -> None:
     """Fit, set the budgets, write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -138,9 +162,9 @@ def main() -> None:
         f"({len(benign)} benign), none of them seen by the model"
     )
     weights = weights_from(names, found, shipped_weights(), note)
-    points = [calibrate_prior(benign, weights, share) for share in SHARES]
+    points = [budget_for(benign, weights, share) for share in SHARES]
     weights = with_budgets(
-        weights.model_copy(update={"budgets": (points[0].budget,)}), points, note
+        weights.model_copy(update={"budgets": (points[0].budget,)}), points, "budgets on the same"
     )
     write_weights(weights, options.out)
     for name, value in zip([*names, "shift"], found, strict=True):

@@ -1,4 +1,4 @@
-"""Step 5: average the runs, step back towards where they began as far as that helps.
+"""Step 6: average the runs, step back towards where they began as far as that helps.
 
     python -m training.soup --base BASE --data .train/data --aligned aligned.pt --out OUT RUN...
 

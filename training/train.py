@@ -1,4 +1,4 @@
-"""Step 4: align languages once, then fine-tune runs with different seeds; quicker on a GPU.
+"""Step 5: align languages once, then fine-tune runs with different seeds; quicker on a GPU.
 
     python -m training.train --base BASE --data .train/data --parallel FILE \\
         --aligned aligned.pt --out run0.pt --seed 0

@@ -1,6 +1,6 @@
-"""Step 6b: fit the table of tokens and neighbouring tokens that is read beside the encoder.
+"""Step 8: fit the table of tokens and neighbouring tokens that is read beside the encoder.
 
-    python -m training.word_pairs .train/data src/promptguard/data/model --share 0.6
+    python -m training.word_pairs .train/data src/promptguard/data/model --share 0.5
 
 One logistic regression per output over hashed tokens and pairs of neighbours, on the messages the
 encoder was trained on, drawn with the weights its batches have. `--share` is how much of the

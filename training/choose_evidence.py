@@ -1,0 +1,322 @@
+"""Step 11: choose how much the signals count, on sources that trained nothing.
+
+    python -m training.choose_evidence .train/data/held_records.jsonl.gz DATA \\
+        src/promptguard/data/weights.toml
+
+Held-out records are of the sources the model learned from, where it is at its best; a fit on them
+leans on it too much. So the fitted weights are the start of a search: scales and leak are drawn at
+random, then around the best so far, and compared by what they catch of attacks from sources
+whose licence keeps them out of training, less a fine for every turn of a bundled scenario that is
+not judged as it demands and for every case of the 100 + 20 set beyond those allowed for. Benign
+text is that of both. The best is written, with its budgets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import random
+import tempfile
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from promptguard.config import ControllerConfig
+from promptguard.risk.ledger import risk_of
+from promptguard.risk.modes import mode_for
+from promptguard.risk.weights import PRESETS, LeakWeights, Weights, load_weights
+from promptguard.scenarios import Scenario, ScenarioTurn, shipped_scenarios
+from promptguard.state import Mode
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.verdict import TurnInput
+from promptguard.turns.walk import Step, walk
+from promptguard.validation.calibrate import with_budgets
+from promptguard.validation.dataset import load_dataset
+from promptguard.validation.replay import Reels, peaks, reels_of, replayed
+from promptguard.validation.tape import Tape, record_tapes
+from promptguard.validation.weights_file import write_weights
+from training.fit_evidence import EVEN, SHARES, budget_for, chosen, even, is_talk
+from training.prepare import TRAINABLE
+from training.score import auc, matched
+
+PER_SOURCE = 120
+TRIES, BEST, STEP = 3000, 12, 0.1
+FINE, MISSED, WRONG = 0.1, 3, 1
+SHARE = PRESETS["balanced"]
+LOWEST_PRIOR, HIGHEST_PRIOR, CLOSE = -6.0, 0.0, 0.01
+CASES = "fil/jailbreak_100.jsonl"
+BLOCKING = 0.70
+LEFT_OUT = {"malignant_raw"}  # labels disputed by its own readme, and few
+SPACE = {
+    "semantic": (0.3, 1.1),
+    "context": (0.2, 1.1),
+    "fil": (2.0, 8.0),
+    "keywords": (0.0, 2.0),
+    "coherence": (0.0, 0.5),
+    "trajectory": (0.0, 1.2),
+    "behavior": (0.0, 1.0),
+    "intent": (0.0, 1.0),
+    "response": (0.0, 0.5),
+    "information_gathering": (0.0, 6.0),
+    "half_life_turns": (1.0, 8.0),
+    "relief_nats": (0.2, 2.0),
+    "credit_half_life_turns": (0.3, 2.0),
+}
+Draw = dict[str, float]
+Found = tuple[float, Draw, list[str]]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What is compared on: tapes of development sources and of held-out benign records."""
+
+    reels: Reels
+    is_single: np.ndarray
+    is_dev: np.ndarray
+    even: tuple[Reels, Reels]  # single texts and talks that the budgets are set on
+
+
+@dataclass(frozen=True)
+class Told:
+    """A scenario as the signals heard it; `hard_turn` is the first that the rules veto."""
+
+    scenario: Scenario
+    reels: Reels
+    hard_turn: float
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What must hold: the scenarios, and the 100 + 20 cases as single turns."""
+
+    stories: tuple[Told, ...]
+    cases: Reels
+
+
+def development_tapes(path: Path, jobs: int) -> list[Tape]:
+    """Return tapes of records that may not be trained on."""
+    with gzip.open(path, "rt", encoding="utf-8") as stream:
+        records = [json.loads(line) for line in stream]
+    records = [r for r in records if r["flag"] not in TRAINABLE and r["source"] not in LEFT_OUT]
+    random.Random(3).shuffle(records)
+    seen: Counter[tuple[str, str]] = Counter()
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as kept:
+        for record in records:
+            seen[record["source"], record["label"]] += 1
+            if seen[record["source"], record["label"]] <= PER_SOURCE:
+                kept.write(json.dumps(record) + "\n")
+        kept.flush()
+        cases = load_dataset([Path(kept.name)]).cases
+        return list(record_tapes(cases, ControllerConfig(store="memory:"), jobs=jobs))
+
+
+def told(scenario: Scenario, weights: Weights) -> Told:
+    """Let the signals hear a bundled conversation."""
+    judge = TurnJudge.open(ControllerConfig(**scenario.config))
+    steps = [
+        Step(turn=TurnInput(text=turn.user, tool_contents=turn.tools), reply=turn.reply)
+        for turn in scenario.turns
+    ]
+    verdicts = [verdict for verdict, _ in walk(judge, steps)]
+    tape = Tape(
+        index=0,
+        is_attack=scenario.kind == "attack",
+        source=scenario.id,
+        group=scenario.id,
+        turns=tuple(verdict.scores for verdict in verdicts),
+    )
+    hard = next((verdict.turn for verdict in verdicts if verdict.is_hard), math.inf)
+    return Told(scenario, reels_of([tape], weights), hard)
+
+
+def heard_cases(path: Path, weights: Weights) -> Reels:
+    """Let the signals hear the 100 + 20 cases."""
+    judge = TurnJudge.open(ControllerConfig(store="memory:"))
+    tapes = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        case = json.loads(line)
+        ((verdict, _),) = walk(judge, [Step(turn=TurnInput(text=case["text"]))])
+        tapes.append(
+            Tape(
+                index=len(tapes),
+                is_attack=case["label"] == "jailbreak",
+                source="",
+                group=str(len(tapes)),
+                turns=(verdict.scores,),
+                hard_turn=1 if verdict.is_hard else None,
+            )
+        )
+    return reels_of(tapes, weights)
+
+
+def faults(demands: Demands, weights: Weights, prior: float) -> list[str]:
+    """Return what is not judged as demanded."""
+    bar = math.log(BLOCKING / (1 - BLOCKING))
+    is_blocked = prior + peaks(demands.cases, weights, prior) >= bar
+    missed = int((~is_blocked & demands.cases.is_attack).sum())
+    wrong = int((is_blocked & ~demands.cases.is_attack).sum())
+    found = [f"{missed} of 100 pass"] * max(0, missed - MISSED)
+    found += [f"{wrong} of 20 blocked"] * max(0, wrong - WRONG)
+    for story in demands.stories:
+        found += story_faults(story, weights, prior)
+    return found
+
+
+def story_faults(story: Told, weights: Weights, prior: float) -> Iterator[str]:
+    """Yield the turns of a scenario that are not judged as it demands."""
+    (reel,) = story.reels.reels
+    mode = Mode.SAFE
+    sums = replayed(reel, story.reels.signals, weights, prior)[0]
+    for number, (turn, nats) in enumerate(zip(story.scenario.turns, sums, strict=True), 1):
+        mode = mode_for(risk_of(float(nats), prior), weights.modes, mode)
+        if is_fault(turn, mode, is_hard=number >= story.hard_turn):
+            yield f"{story.scenario.id} turn {number}: {mode.name}"
+
+
+def is_fault(turn: ScenarioTurn, mode: Mode, *, is_hard: bool) -> bool:
+    """Say whether a turn's demand is missed; a veto blocks whatever the mode."""
+    expect = turn.expect
+    too_low = expect.min_mode is not None and mode < Mode[expect.min_mode] and not is_hard
+    too_high = expect.max_mode is not None and mode > Mode[expect.max_mode]
+    passes = mode < Mode.CRITICAL and not is_hard
+    return too_low or too_high or (expect.passes is not None and passes is not expect.passes)
+
+
+def varied(weights: Weights, draw: Draw) -> Weights:
+    """Return the weights with drawn scales and leak."""
+    signals = dict(weights.signals)
+    for name in draw.keys() & signals.keys():
+        signals[name] = signals[name].model_copy(update={"scale": round(draw[name], 3)})
+    leak = {k: round(v, 3) for k, v in draw.items() if k in LeakWeights.model_fields}
+    return weights.model_copy(
+        update={"signals": signals, "leak": weights.leak.model_copy(update=leak)}
+    )
+
+
+def highest(values: np.ndarray, sources: np.ndarray, above: float) -> float:
+    """Return the value that `above` exceed, no source counting for more than `EVEN` records."""
+    counts = Counter(sources.tolist())
+    shares = np.array([min(1.0, EVEN / counts[source]) for source in sources])
+    order = np.argsort(-values)
+    reached = np.cumsum(shares[order]) / shares.sum()
+    return float(values[order][np.searchsorted(reached, above)])
+
+
+def measures(heard: Heard, weights: Weights) -> dict[str, float]:
+    """Return recall, AUC and AUC within sources, for single texts and for conversations."""
+    reels = heard.reels
+    scores = peaks(reels, weights, weights.prior_for(SHARE))
+    attack, sources = reels.is_attack, np.array(reels.sources)
+    found, bars = {}, []
+    for name, kind in (("single", heard.is_single), ("talk", ~heard.is_single)):
+        benign = kind & ~attack
+        own = [scores[kind & attack & (sources == s)] for s in sorted(set(sources[kind & attack]))]
+        bars.append(highest(scores[benign], sources[benign], SHARE))
+        wide = highest(scores[benign], sources[benign], 0.05)
+        dev = kind & heard.is_dev
+        found |= {
+            f"{name} r1": float(np.mean([(v > bars[-1]).mean() for v in own])),
+            f"{name} r5": float(np.mean([(v > wide).mean() for v in own])),
+            f"{name} auc": float(np.mean([auc(v, scores[benign]) for v in own])),
+            f"{name} within": matched(
+                scores[dev].tolist(), attack[dev].astype(int).tolist(), sources[dev].tolist()
+            ),
+        }
+    caught = [(scores[attack & (sources == s)] > max(bars)).mean() for s in set(sources[attack])]
+    return found | {"at budget": float(np.mean(caught))}
+
+
+def worth(found: dict[str, float]) -> float:
+    """Return one number for a choice of weights; what is caught in talks at 5 % counts most."""
+    counts = {"talk r5": 3.0, "single within": 0.5, "talk within": 0.5}
+    return sum(counts.get(name, 1.0) * value for name, value in found.items())
+
+
+def quick_prior(heard: Heard, weights: Weights) -> float:
+    """Return the prior that keeps the balanced budget on held-out records, within a hundredth."""
+    low, high = LOWEST_PRIOR, HIGHEST_PRIOR
+    while high - low > CLOSE:
+        middle = (low + high) / 2
+        if all(keeps_budget(kind, weights, middle) for kind in heard.even):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def keeps_budget(benign: Reels, weights: Weights, prior: float) -> bool:
+    """Say whether no more are blocked than a split-conformal threshold lets through."""
+    bar = math.log(BLOCKING / (1 - BLOCKING))
+    blocked = int((peaks(benign, weights, prior) + prior >= bar).sum())
+    return blocked <= benign.size - math.ceil((benign.size + 1) * (1 - SHARE) - 1e-9)
+
+
+def searched(heard: Heard, demands: Demands, start: Weights) -> Iterator[Found]:
+    """Yield whatever is better than all before: at random first, later around the best."""
+    rng = random.Random(0)
+    ranked: list[Found] = []
+    for number in range(TRIES):
+        if number < TRIES // 3:
+            draw = {name: rng.uniform(*ends) for name, ends in SPACE.items()}
+        else:
+            near = rng.choice(ranked[:BEST])[1]
+            draw = {
+                name: min(max(near[name] + rng.gauss(0, STEP) * (high - low), low), high)
+                for name, (low, high) in SPACE.items()
+            }
+        weights = varied(start, draw)
+        missed = faults(demands, weights, quick_prior(heard, weights))
+        value = worth(measures(heard, weights)) - FINE * len(missed)
+        insort(ranked, (value, draw, missed), key=lambda item: -item[0])
+        if ranked[0][1] is draw:
+            yield ranked[0]
+
+
+def main() -> None:
+    """Search, choose, set the budgets, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("held", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("weights", type=Path)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    start = load_weights(options.weights)
+    dev = development_tapes(options.data / "train.jsonl.gz", options.jobs)
+    cases = [c for c in chosen(list(load_dataset([options.held]).cases)) if not c.is_attack]
+    held = list(record_tapes(cases, ControllerConfig(store="memory:"), jobs=options.jobs))
+    every = [*dev, *held]
+    heard = Heard(
+        reels_of(every, start),
+        np.array([not is_talk(tape) for tape in every]),
+        np.arange(len(every)) < len(dev),
+        (
+            reels_of([tape for tape in even(held) if not is_talk(tape)], start),
+            reels_of([tape for tape in even(held) if is_talk(tape)], start),
+        ),
+    )
+    demands = Demands(
+        tuple(told(scenario, start) for scenario in shipped_scenarios()),
+        heard_cases(options.data / CASES, start),
+    )
+    print("before", round(worth(measures(heard, start)), 3), measures(heard, start))
+    for value, draw, missed in searched(heard, demands, start):
+        weights = varied(start, draw)
+        print(f"{value:.3f}", {name: round(scale, 2) for name, scale in draw.items()})
+        print({name: round(found, 3) for name, found in measures(heard, weights).items()}, missed)
+    points = [budget_for(held, weights, share) for share in SHARES]
+    emptied = weights.model_copy(update={"budgets": (points[0].budget,)})
+    write_weights(
+        with_budgets(emptied, points, "scales chosen on development sources"), options.weights
+    )
+    for point in points:
+        print(point.budget)
+
+
+if __name__ == "__main__":
+    main()
