@@ -92,6 +92,16 @@ def test_calm_turns_cannot_be_saved_up() -> None:
     assert math.isclose(after_two, after_many, rel_tol=0.15)
 
 
+def test_risk_does_not_rise_by_waiting() -> None:
+    """After a bad turn that follows calm ones, further calm turns add nothing to the risk."""
+    ledger = ledger_of((0.02, 0.02, 0.0), (0.02, 0.02, 0.0), (0.99, 0.98, 0.9))
+    assert risk_of(total(ledger), PRIOR) >= WEIGHTS.leak.slow_from_risk
+    for number in range(4, 16):
+        later = add_turn(ledger, number, said(0.02, 0.02, 0.0), WEIGHTS, PRIOR)
+        assert total(later) <= total(ledger)
+        ledger = later
+
+
 def test_order_matters() -> None:
     """The same turns in another order give another risk."""
     rising = ledger_of((0.05, 0.1, 0.0), (0.4, 0.4, 0.0), (0.9, 0.9, 0.4))

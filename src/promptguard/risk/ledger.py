@@ -66,11 +66,14 @@ def add_turn(
 
 def leak(ledger: Ledger, weights: LeakWeights, risk: float) -> Ledger:
     """Return the ledger one turn later: suspicion fades slowly where risk is high, and never
-    below its residue; credit for calm turns fades fast, so that none can be saved up."""
+    below its residue; credit for calm turns fades fast, so that none can be saved up.
+
+    Where risk is high credit fades as slowly as suspicion, lest risk rise by mere waiting.
+    """
     is_slow = risk >= weights.slow_from_risk
     half_life = weights.slow_half_life_turns if is_slow else weights.half_life_turns
     factor = 2.0 ** (-1.0 / half_life)
-    credit = 2.0 ** (-1.0 / weights.credit_half_life_turns)
+    credit = factor if is_slow else 2.0 ** (-1.0 / weights.credit_half_life_turns)
     return replace(
         ledger,
         retained=tuple(

@@ -123,7 +123,8 @@ def _leaked(
     fast, slow = 2.0 ** (-1 / leak.half_life_turns), 2.0 ** (-1 / leak.slow_half_life_turns)
     credit = 2.0 ** (-1 / leak.credit_half_life_turns)
     suspicion = np.maximum(leak.residue, share * np.where(is_slow, slow, fast)[:, None, None])
-    kept: Array = np.where(entries > 0, suspicion, share * credit)
+    faded = share * np.where(is_slow, slow, credit)[:, None, None]
+    kept: Array = np.where(entries > 0, suspicion, faded)
     return kept
 
 
