@@ -1,6 +1,6 @@
 """The 100 + 20 case set: `python -m benchmarks.instinct DATA`.
 
-DATA is the folder that holds `fil/jailbreak_100.jsonl`. Counts what the rules flag without model
+DATA is the folder that holds `fil/jailbreak_100.jsonl`. Counts what the rules block without model
 and time, and what the whole engine blocks, of the jailbreaks and of the legitimate cases.
 """
 
@@ -21,7 +21,6 @@ from promptguard.turns.walk import steps_of, walk
 FILE = "fil/jailbreak_100.jsonl"
 RULES = ControllerConfig(store="memory:", use_model=False, use_temporal=False)
 ENGINE = ControllerConfig(store="memory:")
-FLAGGED = 0.5
 
 
 def main() -> None:
@@ -30,14 +29,15 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     path = parser.parse_args().data / FILE
     cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    found = {"rules": Counter[str](), "engine": Counter[str]()}
-    rules, engine = TurnJudge.open(RULES), TurnJudge.open(ENGINE)
-    for case in cases:
-        found["rules"][case["label"]] += is_flagged(verdict_of(rules, case["text"]))
-        found["engine"][case["label"]] += verdict_of(engine, case["text"]).action is Action.BLOCK
     all_of = Counter(case["label"] for case in cases)
-    for name, counts in found.items():
-        print(name, ", ".join(f"{label} {counts[label]} of {n}" for label, n in all_of.items()))
+    for name, config in (("rules", RULES), ("engine", ENGINE)):
+        judge = TurnJudge.open(config)
+        blocked = Counter(
+            case["label"]
+            for case in cases
+            if verdict_of(judge, case["text"]).action is Action.BLOCK
+        )
+        print(name, ", ".join(f"{label} {blocked[label]} of {n}" for label, n in all_of.items()))
 
 
 def verdict_of(judge: TurnJudge, text: str) -> TurnVerdict:
@@ -45,11 +45,6 @@ def verdict_of(judge: TurnJudge, text: str) -> TurnVerdict:
     steps = steps_of((Message(role=Role.USER, content=text),))
     ((verdict, _),) = walk(judge, steps, session_id="case")
     return verdict
-
-
-def is_flagged(verdict: TurnVerdict) -> bool:
-    """Say whether the rules see a violation."""
-    return any(each.name == "fil" and each.score >= FLAGGED for each in verdict.scores)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 
 from promptguard.config import PolicyConfig
 from promptguard.errors import ConfigError
+from promptguard.risk.ledger import risk_of
 from promptguard.risk.modes import mode_for
 from promptguard.risk.policy import action_for
 from promptguard.risk.weights import load_weights, shipped_weights
@@ -46,6 +47,20 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """The error names the file."""
     with pytest.raises(ConfigError, match="nowhere"):
         load_weights(tmp_path / "nowhere.toml")
+
+
+def test_without_the_model_the_rules_block_by_themselves() -> None:
+    """From the score at which the rules block, their evidence alone reaches the blocking mode."""
+    weights = shipped_weights()
+    prior = weights.prior_for(0.01)
+    alone = weights.for_rules_alone(prior, 0.7)
+    start = weights.modes.CRITICAL
+    assert risk_of(alone.signals["fil"].nats(0.7), prior) >= start
+    assert risk_of(alone.signals["fil"].nats(0.6), prior) < start
+    assert alone.for_rules_alone(prior, 0.7) == alone
+    rest = {name: weight for name, weight in weights.signals.items() if name != "fil"}
+    bare = weights.model_copy(update={"signals": rest})
+    assert bare.for_rules_alone(prior, 0.7) == bare
 
 
 def test_modes_do_not_flicker() -> None:

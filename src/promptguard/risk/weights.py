@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from promptguard.errors import ConfigError
 from promptguard.state import Mode
 
+_HAIR = 1e-6  # above the line, whatever rounding does
 PRESETS = {"strict": 0.05, "balanced": 0.01, "permissive": 0.002}
 
 
@@ -122,6 +123,21 @@ class Weights(_Part):
             if wanted <= right:
                 return low + (high - low) * (wanted - left) / (right - left)
         return points[-1][1]
+
+    def for_rules_alone(self, prior: float, block_at: float) -> Weights:
+        """Return the weights of an engine without the model, where the rules decide.
+
+        A rule score of `block_at`, from which the rules block by themselves, then reaches the
+        blocking mode from a clean ledger.
+        """
+        start = dict(self.modes.starts())[Mode.CRITICAL]
+        needed = math.log(start / (1 - start)) - prior + _HAIR
+        old = self.signals.get("fil")
+        if old is None or old.link != "linear" or old.nats(block_at) >= needed:
+            return self
+        scale = needed / block_at
+        fil = old.model_copy(update={"scale": scale, "limit": max(old.limit, scale), "shift": 0.0})
+        return self.model_copy(update={"signals": self.signals | {"fil": fil}})
 
 
 @cache

@@ -51,14 +51,17 @@ class TurnJudge:
         share = config.false_positive_budget or PRESETS[config.preset]
         registry = load_signals()
         names = registry.names() if config.signals is None else config.signals
+        instinct = FrozenInstinct.load(extra_paths=config.rules)
+        prior = weights.prior_for(share)
         if not config.use_model:  # silence of the model is no evidence of innocence
             names = tuple(name for name in names if name not in MODEL_SIGNALS)
+            weights = weights.for_rules_alone(prior, instinct.parameters.base.block_at)
         return cls(
             config=config,
             encoder=(encoder or shared_encoder()) if config.use_model else None,
-            instinct=FrozenInstinct.load(extra_paths=config.rules),
+            instinct=instinct,
             weights=weights,
-            prior=weights.prior_for(share),
+            prior=prior,
             signals=tuple((name, registry.get(name)) for name in names),
         )
 
