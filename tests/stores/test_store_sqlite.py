@@ -50,6 +50,21 @@ async def test_two_processes_on_one_session_lose_and_double_nothing(path: Path) 
     await store.close()
 
 
+async def test_a_process_that_ends_takes_nothing_from_one_that_goes_on(path: Path) -> None:
+    """The last to close a file clears its log away; nobody may think so while others write."""
+    url = f"sqlite:{path}"
+    here = open_store(url)
+    await add_turn(here, "here 0")
+    assert finish(start_writer(url, "there", 1)) == 1
+    await add_turn(here, "here 1")
+    assert finish(start_writer(url, "later", 1)) == 1
+    await check_story(here, {"here": 2, "there": 1, "later": 1})
+    await here.close()
+    again = open_store(url)
+    await check_story(again, {"here": 2, "there": 1, "later": 1})
+    await again.close()
+
+
 @pytest.mark.parametrize("synchronous", ["full", "normal"])
 async def test_a_killed_process_loses_no_acknowledged_save(path: Path, synchronous: str) -> None:
     """After kill -9 in the middle of a stream of saves, all that was acknowledged is there."""

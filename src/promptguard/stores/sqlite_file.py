@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,8 +111,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _create_private(path: Path) -> None:
-    # Conversations are for the owner's eyes; SQLite gives its -wal and -shm the same mode.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    # Conversations are for the owner's eyes; SQLite gives its -wal and -shm the same mode. A file
+    # that exists is not opened here: to close it would drop the locks that SQLite holds on it for
+    # this process, and another one, ending, would clear the log away under our hands.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
