@@ -9,7 +9,6 @@ record weighs so that every source and label counts alike. Uses the shipped int8
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
 import json
 import math
@@ -22,6 +21,7 @@ from scipy.optimize import minimize
 from promptguard.conversation import Message, Role
 from promptguard.model.artifact import OUTPUTS, open_artifact
 from promptguard.model.encoder import LocalEncoder
+from training.records import at_most, read
 
 FILES = ("model.onnx", "tokenizer.json", "word_pairs.npz")
 BENIGN_ABOVE = 0.02
@@ -78,18 +78,6 @@ def weighted_quantile(values: np.ndarray, weights: np.ndarray, above: float) -> 
     return float(values[order][np.searchsorted(share, above)])
 
 
-def sample(rows: list[dict]) -> list[dict]:
-    """Keep at most `PER_SOURCE` records of a source and label."""
-    seen: Counter[tuple[str, int, str]] = Counter()
-    kept = []
-    for row in rows:
-        key = (row["source"], row["attack"], row["task"])
-        seen[key] += 1
-        if seen[key] <= PER_SOURCE:
-            kept.append(row)
-    return kept
-
-
 def main() -> None:
     """Fit and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -97,8 +85,9 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--version", required=True)
     options = parser.parse_args()
-    with gzip.open(options.held, "rt", encoding="utf-8") as stream:
-        rows = sample([json.loads(line) for line in stream])
+    rows = at_most(
+        read(options.held), PER_SOURCE, lambda row: (row["source"], row["attack"], row["task"])
+    )
     counts = json.loads((options.held.parent / "manifest.json").read_text())["sources"]
     manifest = identity_manifest(options.model, options.version, counts)
     path = options.model / "manifest.json"

@@ -14,7 +14,6 @@ text is that of both. The best is written, with its budgets.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import math
 import random
@@ -39,10 +38,11 @@ from promptguard.turns.walk import Step, walk
 from promptguard.validation.calibrate import with_budgets
 from promptguard.validation.dataset import load_dataset
 from promptguard.validation.replay import Reels, peaks, reels_of, replayed
-from promptguard.validation.tape import Tape, record_tapes
+from promptguard.validation.tape import Tape, record_tapes, taped
 from promptguard.validation.weights_file import write_weights
 from training.fit_evidence import EVEN, SHARES, budget_for, chosen, even, is_talk
 from training.prepare import TRAINABLE
+from training.records import at_most, read
 from training.score import auc, matched
 
 PER_SOURCE = 120
@@ -51,8 +51,7 @@ FINE, MISSED, WRONG = 0.1, 3, 1
 SHARE = PRESETS["balanced"]
 LOWEST_PRIOR, HIGHEST_PRIOR, CLOSE = -6.0, 0.0, 0.01
 CASES = "fil/jailbreak_100.jsonl"
-BLOCKING = 0.70
-LEFT_OUT = {"malignant_raw"}  # labels disputed by its own readme, and few
+LEFT_OUT = {"malignant_raw"}  # few, and its origin calls the innocent ones attacks
 SPACE = {
     "semantic": (0.3, 1.1),
     "context": (0.2, 1.1),
@@ -101,16 +100,11 @@ class Demands:
 
 def development_tapes(path: Path, jobs: int) -> list[Tape]:
     """Return tapes of records that may not be trained on."""
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        records = [json.loads(line) for line in stream]
-    records = [r for r in records if r["flag"] not in TRAINABLE and r["source"] not in LEFT_OUT]
+    records = [r for r in read(path) if r["flag"] not in TRAINABLE and r["source"] not in LEFT_OUT]
     random.Random(3).shuffle(records)
-    seen: Counter[tuple[str, str]] = Counter()
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as kept:
-        for record in records:
-            seen[record["source"], record["label"]] += 1
-            if seen[record["source"], record["label"]] <= PER_SOURCE:
-                kept.write(json.dumps(record) + "\n")
+        for record in at_most(records, PER_SOURCE, lambda r: (r["source"], r["label"])):
+            kept.write(json.dumps(record) + "\n")
         kept.flush()
         cases = load_dataset([Path(kept.name)]).cases
         return list(record_tapes(cases, ControllerConfig(store="memory:"), jobs=jobs))
@@ -123,41 +117,34 @@ def told(scenario: Scenario, weights: Weights) -> Told:
         Step(turn=TurnInput(text=turn.user, tool_contents=turn.tools), reply=turn.reply)
         for turn in scenario.turns
     ]
-    verdicts = [verdict for verdict, _ in walk(judge, steps)]
-    tape = Tape(
-        index=0,
-        is_attack=scenario.kind == "attack",
-        source=scenario.id,
-        group=scenario.id,
-        turns=tuple(verdict.scores for verdict in verdicts),
-    )
-    hard = next((verdict.turn for verdict in verdicts if verdict.is_hard), math.inf)
-    return Told(scenario, reels_of([tape], weights), hard)
+    tape = tape_of(judge, steps, index=0, is_attack=scenario.kind == "attack")
+    return Told(scenario, reels_of([tape], weights), tape.hard_turn or math.inf)
 
 
 def heard_cases(path: Path, weights: Weights) -> Reels:
     """Let the signals hear the 100 + 20 cases."""
     judge = TurnJudge.open(ControllerConfig(store="memory:"))
-    tapes = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        case = json.loads(line)
-        ((verdict, _),) = walk(judge, [Step(turn=TurnInput(text=case["text"]))])
-        tapes.append(
-            Tape(
-                index=len(tapes),
-                is_attack=case["label"] == "jailbreak",
-                source="",
-                group=str(len(tapes)),
-                turns=(verdict.scores,),
-                hard_turn=1 if verdict.is_hard else None,
-            )
+    tapes = [
+        tape_of(
+            judge,
+            [Step(turn=TurnInput(text=case["text"]))],
+            index=index,
+            is_attack=case["label"] == "jailbreak",
         )
+        for index, case in enumerate(read(path))
+    ]
     return reels_of(tapes, weights)
+
+
+def tape_of(judge: TurnJudge, steps: list[Step], *, index: int, is_attack: bool) -> Tape:
+    """Return the tape of a conversation that belongs to no source."""
+    verdicts = [verdict for verdict, _ in walk(judge, steps)]
+    return taped(verdicts, index=index, is_attack=is_attack, source="", group=str(index))
 
 
 def faults(demands: Demands, weights: Weights, prior: float) -> list[str]:
     """Return what is not judged as demanded."""
-    bar = math.log(BLOCKING / (1 - BLOCKING))
+    bar = weights.modes.odds_of(Mode.CRITICAL)
     is_blocked = prior + peaks(demands.cases, weights, prior) >= bar
     missed = int((~is_blocked & demands.cases.is_attack).sum())
     wrong = int((is_blocked & ~demands.cases.is_attack).sum())
@@ -252,7 +239,7 @@ def quick_prior(heard: Heard, weights: Weights) -> float:
 
 def keeps_budget(benign: Reels, weights: Weights, prior: float) -> bool:
     """Say whether no more are blocked than a split-conformal threshold lets through."""
-    bar = math.log(BLOCKING / (1 - BLOCKING))
+    bar = weights.modes.odds_of(Mode.CRITICAL)
     blocked = int((peaks(benign, weights, prior) + prior >= bar).sum())
     return blocked <= benign.size - math.ceil((benign.size + 1) * (1 - SHARE) - 1e-9)
 
@@ -288,7 +275,7 @@ def main() -> None:
     options = parser.parse_args()
     start = load_weights(options.weights)
     dev = development_tapes(options.data / "train.jsonl.gz", options.jobs)
-    cases = [c for c in chosen(list(load_dataset([options.held]).cases)) if not c.is_attack]
+    cases = [c for c in chosen(load_dataset([options.held]).cases) if not c.is_attack]
     held = list(record_tapes(cases, ControllerConfig(store="memory:"), jobs=options.jobs))
     every = [*dev, *held]
     heard = Heard(

@@ -13,8 +13,6 @@ own and of another conversation.
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import random
 from collections import defaultdict
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ import numpy as np
 
 from promptguard.model.encoder import shared_encoder
 from promptguard.vector import Vector
+from training.records import read
 
 THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85)
 MAX_CONVERSATIONS, MAX_TURNS, DRAWS, SEGMENT = 500, 12, 8, 5
@@ -62,8 +61,7 @@ class Talk:
 
 def talks(path: Path, rng: random.Random) -> list[Talk]:
     """Return some conversations of at least two user turns, those of authored pairs first."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        records = [record for record in map(json.loads, lines) if record["kind"] == "multi"]
+    records = [record for record in read(path) if record["kind"] == "multi"]
     rng.shuffle(records)
     records.sort(key=lambda record: not record.get("pair"))
     found = []

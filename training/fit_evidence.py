@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from promptguard.validation.calibrate import CalibratedPrior, calibrate_prior, w
 from promptguard.validation.dataset import Case, load_dataset
 from promptguard.validation.tape import Tape, record_tapes
 from promptguard.validation.weights_file import write_weights
+from training.records import at_most
 
 PER_SOURCE, EVEN = 150, 60
 PRIOR_WEIGHT, PULL = 0.6, 2e-2
@@ -46,15 +48,9 @@ SET = {
 LIMITS = {"semantic": 8.0, "context": 6.0}
 
 
-def chosen(cases: list[Case]) -> list[Case]:
+def chosen(cases: Iterable[Case]) -> list[Case]:
     """Keep at most `PER_SOURCE` cases of a source and label."""
-    seen: Counter[tuple[str, bool]] = Counter()
-    kept = []
-    for case in cases:
-        seen[(case.source, case.is_attack)] += 1
-        if seen[(case.source, case.is_attack)] <= PER_SOURCE:
-            kept.append(case)
-    return kept
+    return at_most(cases, PER_SOURCE, lambda case: (case.source, case.is_attack))
 
 
 def rows_of(tapes: list[Tape], starts: dict[int, int], names: list[str]) -> tuple[np.ndarray, ...]:
@@ -117,14 +113,7 @@ def weights_from(names: list[str], found: np.ndarray, old: Weights, note: str) -
 
 def even(benign: list[Tape]) -> list[Tape]:
     """Keep at most `EVEN` of a source, so that no kind of text makes up most of it."""
-    seen: Counter[tuple[str, bool]] = Counter()
-    kept = []
-    for tape in benign:
-        key = (tape.source, is_talk(tape))
-        seen[key] += 1
-        if seen[key] <= EVEN:
-            kept.append(tape)
-    return kept
+    return at_most(benign, EVEN, lambda tape: (tape.source, is_talk(tape)))
 
 
 def is_talk(tape: Tape) -> bool:
@@ -151,7 +140,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    cases = chosen(list(load_dataset([options.records]).cases))
+    cases = chosen(load_dataset([options.records]).cases)
     starts = {case.index: case.attack_turn for case in cases if case.attack_turn is not None}
     tapes = list(record_tapes(cases, ControllerConfig(store="memory:"), jobs=options.jobs))
     names = [score.name for score in tapes[0].turns[0] if score.name not in SET]

@@ -11,7 +11,6 @@ measured on them. Run it again whenever the model changes.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import zlib
 from collections import defaultdict
@@ -24,6 +23,7 @@ import numpy as np
 
 from promptguard.model.encoder import LocalEncoder, shared_encoder
 from promptguard.vector import Vector, pack_vector
+from training.records import read
 
 OUT = Path(__file__).parent.parent / "src/promptguard/data/intent_clusters.json"
 MAX_RECORDS, MIN_RECORDS = 400, 40
@@ -84,10 +84,9 @@ FAMILIES = {
 def records(folders: list[Path], left_out: frozenset[str]) -> Iterator[dict[str, Any]]:
     """Yield every single message that is not left out."""
     for path in sorted(path for folder in folders for path in folder.glob("*.jsonl")):
-        with path.open(encoding="utf-8") as lines:
-            for record in map(json.loads, lines):
-                if record["kind"] == "single" and record["id"] not in left_out:
-                    yield record
+        for record in read(path):
+            if record["kind"] == "single" and record["id"] not in left_out:
+                yield record
 
 
 def cluster_of(record: Mapping[str, Any]) -> str | None:
@@ -119,8 +118,7 @@ def direction(texts: list[str], encoder: LocalEncoder) -> Vector:
 
 def ids(path: Path) -> frozenset[str]:
     """Return the ids of the records of a gzipped file."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return frozenset(json.loads(line)["id"] for line in lines)
+    return frozenset(record["id"] for record in read(path))
 
 
 def gathered(found: Iterator[dict[str, Any]]) -> dict[tuple[str, bool], list[str]]:

@@ -14,8 +14,6 @@ the past is forgotten, what the search gains on each fold that it did not see, t
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -36,6 +34,7 @@ from promptguard.state import RECENT_TURNS, Action, Mode, SessionState, TurnReco
 from promptguard.text.read import read_text
 from promptguard.text.terms import key_terms
 from promptguard.vector import pack_vector
+from training.records import read
 
 Array = npt.NDArray[np.float64]
 # Fitted against one label, the innocent intents lose the cues that give them their names.
@@ -57,9 +56,7 @@ def records(paths: list[Path]) -> Iterator[dict[str, Any]]:
     """Yield every record of the files and folders."""
     for path in paths:
         for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
-            opened = gzip.open if file.suffix == ".gz" else open
-            with opened(file, "rt", encoding="utf-8") as lines:
-                yield from map(json.loads, lines)
+            yield from read(file)
 
 
 def conversations(paths: list[Path], encoder: Encoder | None) -> Iterator[Walked]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from training.overlap import Overlap
+from training.records import read
 
 TRAINABLE = {"permissive", "SA", "authored"}
 KINDS = {  # category -> (manipulative, extractive, harmful); -1: unknown
@@ -41,14 +42,6 @@ Record = dict[str, Any]
 def said_by_user(record: Record) -> str:
     """Return all the user's words of a record."""
     return "\n".join(m["content"] or "" for m in record["messages"] if m["role"] != "assistant")
-
-
-def read(path: Path) -> Iterator[Record]:
-    """Yield the records of a JSONL file, gzipped or not."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as stream:
-        for line in stream:
-            yield json.loads(line)
 
 
 def digest(text: str) -> float:

@@ -7,8 +7,6 @@ python -m training.quantised .train/data/held.jsonl.gz .train/fp32.onnx
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import random
 import shutil
 import tempfile
@@ -18,6 +16,7 @@ import numpy as np
 
 from promptguard.model.artifact import Artifact, bundled
 from promptguard.model.encoder import LocalEncoder
+from training.records import read
 from training.score import auc
 
 SAMPLE = 1500
@@ -29,8 +28,7 @@ def main() -> None:
     parser.add_argument("held", type=Path)
     parser.add_argument("fp32", type=Path)
     options = parser.parse_args()
-    with gzip.open(options.held, "rt", encoding="utf-8") as stream:
-        rows = [row for row in map(json.loads, stream) if row["task"] == "message"]
+    rows = [row for row in read(options.held) if row["task"] == "message"]
     random.Random(0).shuffle(rows)
     rows = rows[:SAMPLE]
     is_attack = np.array([bool(row["attack"]) for row in rows])

@@ -9,7 +9,6 @@ not scored here. Writes the weights in fp16, in parts of at most 15 MiB.
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from training.network import Network, load_base
+from training.records import at_most
 from training.score import macro, matched
 from training.train import DEVICE, load_sets, report, score_rows
 from training.weighing import Row
@@ -50,17 +50,6 @@ def worth(rows: list[Row], scores: np.ndarray) -> float:
     return total
 
 
-def thinned(rows: list[Row], most: int | None) -> list[Row]:
-    """Keep at most `most` rows of a source and label."""
-    seen: Counter[tuple[str, int]] = Counter()
-    kept = []
-    for row in rows:
-        seen[(row["source"], row["attack"])] += 1
-        if most is None or seen[(row["source"], row["attack"])] <= most:
-            kept.append(row)
-    return kept
-
-
 def main() -> None:
     """Average, choose the share, write the weights."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -72,7 +61,9 @@ def main() -> None:
     parser.add_argument("--per-source", type=int, help="at most so many rows of a source and label")
     parser.add_argument("runs", type=Path, nargs="+")
     options = parser.parse_args()
-    rows = thinned(load_sets(options, ("dev",))["dev"], options.per_source)
+    rows = load_sets(options, ("dev",))["dev"]
+    if options.per_source:
+        rows = at_most(rows, options.per_source, lambda row: (row["source"], row["attack"]))
     aligned = torch.load(options.aligned, map_location="cpu")
     states = [torch.load(run, map_location="cpu") for run in options.runs]
     network: Network = load_base(options.base).to(DEVICE)

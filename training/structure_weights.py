@@ -12,8 +12,6 @@ are drawn towards a prior of 6 to 1. Prints the table for `data/structure.toml`.
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from pathlib import Path
 from promptguard.core.trust import ROLE_CONFUSION_F
 from promptguard.evaluators.structure import Feature, structure
 from training.prepare import TRAINABLE
+from training.records import read
 
 DECIDING_RATIO = 16.0
 PRIOR = {"attack": 0.0006, "benign": 0.0001}
@@ -36,12 +35,10 @@ def messages(places: list[Path]) -> Iterator[tuple[str, str, str]]:
     for place in places:
         found = sorted(place.glob("*.jsonl*")) if place.is_dir() else [place]
         for path in found:
-            opener = gzip.open if path.suffix == ".gz" else open
-            with opener(path, "rt", encoding="utf-8") as lines:
-                for record in map(json.loads, lines):
-                    said = [m["content"] for m in record["messages"] if m["role"] == "user"]
-                    if len(said) == 1 and said[0] and record["flag"] in TRAINABLE:
-                        yield record["source"], record["label"], str(said[0])[:MAX_CHARS]
+            for record in read(path):
+                said = [m["content"] for m in record["messages"] if m["role"] == "user"]
+                if len(said) == 1 and said[0] and record["flag"] in TRAINABLE:
+                    yield record["source"], record["label"], str(said[0])[:MAX_CHARS]
 
 
 def rates(texts: Iterator[tuple[str, str, str]]) -> Rates:

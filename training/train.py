@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import random
 import time
 from collections import defaultdict
@@ -26,6 +24,7 @@ from torch.utils.data import DataLoader
 from promptguard.model.cutting import context_window, message_windows
 from training.batches import Batch, Batches, pad
 from training.network import LAYERS, Network, load_base
+from training.records import read
 from training.score import macro, matched
 from training.weighing import Row
 
@@ -33,12 +32,6 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ALIGN_BATCH = 1536
 CHUNK = 32 if DEVICE == "cpu" else 256  # windows of like length that go through together
 Parallel = list[tuple[list[int], list[int]]]
-
-
-def load_rows(path: Path) -> list[Row]:
-    """Read examples."""
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]
 
 
 def tokenise(rows: list[Row], tokenizer: Tokenizer) -> None:
@@ -51,8 +44,7 @@ def tokenise(rows: list[Row], tokenizer: Tokenizer) -> None:
 
 def load_parallel(path: Path, tokenizer: Tokenizer) -> Parallel:
     """Read pairs of an English sentence and its translation, as token ids."""
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        triples = [json.loads(line) for line in stream]
+    triples = list(read(path))
     sides = [
         tokenizer.encode_batch_fast([t[i] for t in triples], add_special_tokens=False)
         for i in (1, 2)
@@ -294,7 +286,7 @@ def boost(text: str) -> tuple[str, float]:
 def load_sets(options: Any, names: tuple[str, ...]) -> dict[str, list[Row]]:
     """Read and tokenise the named sets."""
     tokenizer = open_tokenizer(options.base)
-    sets = {name: load_rows(options.data / f"{name}.jsonl.gz") for name in names}
+    sets = {name: list(read(options.data / f"{name}.jsonl.gz")) for name in names}
     for rows in sets.values():
         tokenise(rows, tokenizer)
     return sets

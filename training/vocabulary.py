@@ -11,7 +11,6 @@ used to be cut into. Pieces that English would use are left out, so English is r
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import shutil
 from collections import Counter, defaultdict
@@ -23,6 +22,8 @@ from safetensors.torch import load_file, save_file
 from scipy.sparse import csr_matrix
 from tokenizers import Tokenizer, models, trainers
 
+from training.records import read
+
 WORDS = "embeddings.word_embeddings.weight"
 FIRST_WORD = 999  # below are special, unused and reserved rows
 # How many pieces a language's own vocabulary has, letters included; Han is read by character.
@@ -32,12 +33,6 @@ ENGLISH_SHARE = 0.05
 NEAREST, LEAST_TIE = 4, 0.5  # in nats
 # Scripts without spaces come in long runs; a word of over a hundred letters would be unknown.
 RUN = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{1,64}"
-
-
-def read_lines(path: Path) -> list:
-    """Read gzipped JSONL."""
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]
 
 
 def texts_by_language(parallel: list, rows: list) -> dict[str, list[str]]:
@@ -194,8 +189,8 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     options = parser.parse_args()
-    parallel = read_lines(options.parallel)
-    texts = texts_by_language(parallel, read_lines(options.data / "train.jsonl.gz"))
+    parallel = list(read(options.parallel))
+    texts = texts_by_language(parallel, list(read(options.data / "train.jsonl.gz")))
     spec = with_runs(json.loads((options.base / "tokenizer.json").read_text(encoding="utf-8")))
     pieces = chosen_pieces(spec, texts)
     weights = load_file(str(options.base / "model.fp16.safetensors"))

@@ -11,8 +11,6 @@ table's logit is added to the encoder's, chosen on development sources. `.train/
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -25,6 +23,7 @@ from tokenizers import Tokenizer
 from promptguard.model.artifact import OUTPUTS
 from promptguard.model.cutting import WINDOW
 from promptguard.model.word_pairs import SIZE, buckets
+from training.records import read
 from training.weighing import AUTHORED_BOOST, Row, boost_of
 
 STRENGTH, ROUNDS = 20.0, 200
@@ -45,9 +44,7 @@ def features(texts: list[str], tokenizer: Tokenizer) -> csr_matrix:
 
 def load_messages(path: Path) -> list[Row]:
     """Read the message examples."""
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        rows = [json.loads(line) for line in stream]
-    return [row for row in rows if row["task"] == "message"]
+    return [row for row in read(path) if row["task"] == "message"]
 
 
 def fitted(matrix: csr_matrix, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:

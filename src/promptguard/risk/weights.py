@@ -82,6 +82,11 @@ class ModeWeights(_Part):
         """Return the modes above SAFE with the risk at which each begins, in order."""
         return tuple((mode, getattr(self, mode.name)) for mode in Mode if mode is not Mode.SAFE)
 
+    def odds_of(self, mode: Mode) -> float:
+        """Return the log-odds of the risk at which a mode above SAFE begins."""
+        start = dict(self.starts())[mode]
+        return math.log(start / (1 - start))
+
 
 class Budget(_Part):
     """The prior log-odds at which `share` of benign conversations reach the blocking mode."""
@@ -130,8 +135,7 @@ class Weights(_Part):
         A rule score of `block_at`, from which the rules block by themselves, then reaches the
         blocking mode from a clean ledger.
         """
-        start = dict(self.modes.starts())[Mode.CRITICAL]
-        needed = math.log(start / (1 - start)) - prior + _HAIR
+        needed = self.modes.odds_of(Mode.CRITICAL) - prior + _HAIR
         old = self.signals.get("fil")
         if old is None or old.link != "linear" or old.nats(block_at) >= needed:
             return self

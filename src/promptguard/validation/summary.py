@@ -10,6 +10,7 @@ import numpy as np
 
 from promptguard.config import ControllerConfig
 from promptguard.risk.weights import PRESETS, Weights
+from promptguard.state import Mode
 from promptguard.validation.acceptance import Acceptance, acceptance_of
 from promptguard.validation.compare import SignalAttribution, signal_attribution
 from promptguard.validation.contenders import Contender
@@ -157,11 +158,9 @@ def _signals(
     if weights is None or not isinstance(settings, ControllerConfig):
         return None
     mode = flag_mode(settings.policy)
-    starts = dict(weights.modes.starts())
-    if mode is None or mode not in starts:
+    if mode is None or mode is Mode.SAFE:
         return None
-    start = starts[mode]
     share = settings.false_positive_budget or PRESETS[settings.preset]
     return signal_attribution(
-        cases, outcomes, prior=weights.prior_for(share), bar=float(np.log(start / (1 - start)))
+        cases, outcomes, prior=weights.prior_for(share), bar=weights.modes.odds_of(mode)
     )

@@ -14,6 +14,7 @@ from promptguard.risk.ledger import add_turn, risk_of, total
 from promptguard.risk.weights import Weights
 from promptguard.state import Ledger
 from promptguard.turns.judge import TurnJudge
+from promptguard.turns.verdict import TurnVerdict
 from promptguard.turns.walk import steps_of, walk
 from promptguard.validation.dataset import Case
 from promptguard.validation.openers import Openers
@@ -64,6 +65,20 @@ def record_tapes(
             tapes.append(tape)
         on_case(number)
     return tuple(tapes)
+
+
+def taped(
+    verdicts: Sequence[TurnVerdict], *, index: int, is_attack: bool, source: str, group: str
+) -> Tape:
+    """Return the tape of a conversation from the verdicts on its turns."""
+    return Tape(
+        index=index,
+        is_attack=is_attack,
+        source=source,
+        group=group,
+        turns=tuple(tuple(_bare(score) for score in verdict.scores) for verdict in verdicts),
+        hard_turn=next((verdict.turn for verdict in verdicts if verdict.is_hard), None),
+    )
 
 
 def totals(tape: Tape, weights: Weights, prior: float) -> tuple[float, ...]:
@@ -123,13 +138,12 @@ def _heard(judge: TurnJudge, case: Case) -> Tape | None:
         return None
     if not verdicts:
         return None
-    return Tape(
+    return taped(
+        verdicts,
         index=case.index,
         is_attack=case.is_attack,
         source=case.source,
         group=case.pair or str(case.id),
-        turns=tuple(tuple(_bare(score) for score in verdict.scores) for verdict in verdicts),
-        hard_turn=next((verdict.turn for verdict in verdicts if verdict.is_hard), None),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -177,10 +176,9 @@ def _budgets(
     The odds of the held-out benign cases are relative to their fold's prior; the same distance
     from the prior of the final weights keeps the budget.
     """
-    start = dict(present.modes.starts())[Mode.CRITICAL]
     reels = reels_of(tapes, present)
     scores = peaks(reels, fitted, present.prior_for(PRESETS["balanced"]))
-    top = blocking_prior(scores, reels.is_attack) + math.log(start / (1 - start))
+    top = blocking_prior(scores, reels.is_attack) + present.modes.odds_of(Mode.CRITICAL)
     bounds = [
         conformal(unseen, share)
         for share in sorted(PRESETS.values())
