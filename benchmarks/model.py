@@ -19,13 +19,12 @@ from promptguard.config import ControllerConfig
 from promptguard.conversation import Role
 from promptguard.model.artifact import OUTPUTS, bundled
 from promptguard.model.encoder import shared_encoder
-from promptguard.validation.contenders import Contender
+from promptguard.runs.intervals import Measure
+from promptguard.runs.report import Group, Macro, Summary
+from promptguard.validation.contenders import Contender, Outcome
 from promptguard.validation.dataset import Case, load_dataset
-from promptguard.validation.groups import Group, Macro
-from promptguard.validation.intervals import Measure
-from promptguard.validation.outcome import Outcome
-from promptguard.validation.summary import Summary, summary_of
-from promptguard.workers import default_jobs, work_off
+from promptguard.validation.report import summary_of
+from promptguard.workers import default_jobs, map_ordered
 
 FILE = "public_test.jsonl.gz"
 PUBLISHED = Path(__file__).parent / "model.json"
@@ -153,7 +152,7 @@ def languages(table: str, judged: Sequence[tuple[Case, Reading]]) -> list[Row]:
 
 def rows_of(cases: Sequence[Case], jobs: int) -> list[Row]:
     """Return every line of the tables."""
-    readings = list(work_off(open_reader, cases, jobs=jobs, lost=lost))
+    readings = list(map_ordered(open_reader, cases, jobs=jobs, lost=lost))
     judged = list(zip(cases, readings, strict=True))
     single = [(c, r) for c, r in judged if not is_talk(c)]
     multi = [(c, r) for c, r in judged if is_talk(c)]
@@ -179,7 +178,7 @@ def rows_of(cases: Sequence[Case], jobs: int) -> list[Row]:
 def held_rows(path: Path, jobs: int) -> list[Row]:
     """Languages on records that were kept from training."""
     cases = [case for case in load_dataset([path]).cases if not is_talk(case)]
-    readings = work_off(open_reader, cases, jobs=jobs, lost=lost)
+    readings = map_ordered(open_reader, cases, jobs=jobs, lost=lost)
     return languages(
         "languages, held-out training records", list(zip(cases, readings, strict=True))
     )

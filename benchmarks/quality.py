@@ -1,67 +1,47 @@
 """Measures the published numbers again: `python -m benchmarks.quality [DATA]`, `make validate`.
 
 DATA is the folder with the test data, else the environment variable PROMPTGUARD_DATA. The
-numbers in published.json are held against what is measured now; a drop beyond their tolerance
-fails. `--publish` writes what is measured as the numbers to hold, `--report` the tables by source,
-language and signal.
+numbers in published.json (a validation report, which the quality page shows) are held against
+what is measured now; a drop beyond a quarter of their interval fails. `--publish` writes what is
+measured as the numbers to hold, `--report` the tables by source, language and signal.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from promptguard.config import ControllerConfig
 from promptguard.errors import PromptGuardError
+from promptguard.runs.rendering import report_as_markdown
+from promptguard.runs.report import (
+    Attribution,
+    Headline,
+    Mistakes,
+    Report,
+    Summary,
+    read_report,
+    report_to_json,
+)
 from promptguard.validation.contenders import Contender
-from promptguard.validation.dataset import DataFile, Dataset, load_dataset
-from promptguard.validation.intervals import Measure
-from promptguard.validation.manifest import Manifest, manifest_of
-from promptguard.validation.markdown import markdown_of
-from promptguard.validation.report import report_of
+from promptguard.validation.dataset import load_dataset
+from promptguard.validation.manifest import manifest_of
+from promptguard.validation.report import report_of, summary_of
 from promptguard.validation.runner import run_cases
-from promptguard.validation.summary import Summary, summary_of
 from promptguard.workers import default_jobs
 
 PUBLISHED = Path(__file__).parent / "published.json"
 FILE = "public_test.jsonl.gz"
+COMMAND = "python -m benchmarks.quality DATA"
+CONVERSATIONS = "engine, conversations alone"
 SEED = 0
 LEAST_TOLERANCE = 0.002
 SLACK = 0.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
-    """A published number; a change for the worse by more than `tolerance` is a drop."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-    tolerance: float
-    higher_is_better: bool = True
-
-    def is_dropped(self, now: float) -> bool:
-        """Say whether `now` is worse beyond the tolerance."""
-        worse = self.value - now if self.higher_is_better else now - self.value
-        return worse > self.tolerance
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """The numbers, and the data and model they were measured with."""
-
-    file: DataFile
-    cases: int
-    model: str
-    weights: str
-    numbers: tuple[Number, ...]
 
 
 def main() -> None:
@@ -81,113 +61,100 @@ def main() -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Return the exit code: 0 where every number holds, 1 where one dropped or none is known."""
-    dataset = load_dataset([_folder(options.data) / FILE], sample=options.sample, seed=SEED)
-    contender = Contender(name="engine", settings=ControllerConfig())
-    outcomes = run_cases(dataset.cases, (contender,), jobs=options.jobs, on_case=_progress)
-    print(file=sys.stderr)
-    manifest = manifest_of(dataset, (contender,), seed=SEED)
-    report = report_of(dataset, (contender,), outcomes, manifest, now=time.time(), seed=SEED)
-    talks = [
-        (case, outcome)
-        for case, outcome in zip(dataset.cases, outcomes["engine"], strict=True)
-        if outcome.turns > 1
-    ]
-    apart = summary_of(contender, [c for c, _ in talks], [o for _, o in talks], seed=SEED)
-    now = numbers_of(report.contenders[0], apart)
+    now = measured(_folder(options.data) / FILE, jobs=options.jobs, sample=options.sample)
     if options.report:
-        options.report.write_text(markdown_of(report), encoding="utf-8")
+        options.report.write_text(report_as_markdown(now), encoding="utf-8")
     if options.publish:
-        write(published_of(now, dataset, manifest), PUBLISHED)
-    return compared(read(PUBLISHED), now, dataset)
+        PUBLISHED.write_text(report_to_json(published_of(now)), encoding="utf-8")
+    return compared(read_report(PUBLISHED), now)
 
 
-def numbers_of(summary: Summary, apart: Summary) -> tuple[Number, ...]:
-    """Return the numbers that are published of the engine; `apart` is of conversations alone."""
-    macro, talks = summary.macro, summary.dialogues
-    found = (
-        ("auc", macro.auc, True),
-        ("recall_at_1", macro.recall_at_1, True),
-        ("recall_at_5", macro.recall_at_5, True),
-        ("auc_within", macro.auc_within, True),
-        ("recall", macro.recall, True),
-        ("false_positive_rate", macro.false_positive_rate, False),
-        ("over_defence_accuracy", summary.overall.over_defence_accuracy, True),
-        ("dialogue_auc", apart.macro.auc, True),
-        ("dialogue_recall_at_5", apart.macro.recall_at_5, True),
-        ("dialogue_auc_within", apart.macro.auc_within, True),
-        ("dialogue_detection_rate", talks.detection_rate, True),
-        ("dialogue_false_alarms_per_1000", talks.false_alarms_per_1000, False),
+def measured(path: Path, *, jobs: int, sample: int | None) -> Report:
+    """Measure the engine on all cases, and once more on conversations alone."""
+    dataset = load_dataset([path], sample=sample, seed=SEED)
+    contender = Contender(name="engine", settings=ControllerConfig())
+    outcomes = run_cases(dataset.cases, (contender,), jobs=jobs, on_case=_progress)
+    print(file=sys.stderr)
+    report = report_of(
+        dataset,
+        (contender,),
+        outcomes,
+        manifest_of(dataset, (contender,), seed=SEED),
+        now=time.time(),
+        seed=SEED,
+        command=COMMAND,
     )
-    return tuple(
-        _number(name, measure, is_higher)
-        for name, measure, is_higher in found
-        if measure.value is not None
-    )
+    pairs = zip(dataset.cases, outcomes["engine"], strict=True)
+    talks = [(case, outcome) for case, outcome in pairs if outcome.turns > 1]
+    alone = summary_of(contender, [c for c, _ in talks], [o for _, o in talks], seed=SEED)
+    return replace(report, contenders=(*report.contenders, replace(alone, name=CONVERSATIONS)))
 
 
-def _number(name: str, found: Measure, higher_is_better: bool) -> Number:
-    assert found.value is not None
-    low = found.value if found.low is None else found.low
-    high = found.value if found.high is None else found.high
-    scale = 1000 if name.endswith("per_1000") else 1
-    return Number(
-        name=name,
-        value=round(found.value, 4),
-        low=round(low, 4),
-        high=round(high, 4),
-        tolerance=round(max(LEAST_TOLERANCE * scale, SLACK * (high - low)), 4),
-        higher_is_better=higher_is_better,
+def published_of(report: Report) -> Report:
+    """Return what is published of a report: no plots and no single records."""
+    return replace(
+        report,
+        bad_lines=(),
+        attribution=Attribution(),
+        contenders=tuple(_published(summary) for summary in report.contenders),
     )
 
 
-def compared(published: Published | None, now: Sequence[Number], dataset: Dataset) -> int:
+def compared(published: Report | None, now: Report) -> int:
     """Print both columns; return 1 where a number dropped or there is nothing to hold."""
+    measured_now = dict(_held(now))
     if published is None:
-        for number in now:
-            print(f"{number.name:32} {number.value:9.4f}")
+        for (_, key), each in measured_now.items():
+            print(f"{key:32} {each.measure.value:9.4f}")
         print("No numbers are published yet; --publish writes these.")
         return 1
-    if published.file not in dataset.files or published.cases != len(dataset.cases):
+    if published.manifest.files != now.manifest.files or published.cases != now.cases:
         print("The published numbers are of other data; they cannot be held against these.")
         return 1
-    measured = {number.name: number.value for number in now}
     dropped = 0
-    for number in published.numbers:
-        value = measured.get(number.name, float("nan"))
-        is_dropped = number.name not in measured or number.is_dropped(value)
+    for name, held in _held(published):
+        found = measured_now.get(name)
+        value = float("nan") if found is None else found.measure.value
+        assert held.measure.value is not None
+        assert value is not None
+        is_dropped = found is None or _is_dropped(held, value)
         dropped += is_dropped
         verdict = "DROPPED" if is_dropped else "holds"
-        print(f"{number.name:32} published {number.value:9.4f}  now {value:9.4f}  {verdict}")
+        print(
+            f"{' '.join(name):64} published {held.measure.value:9.4f}  now {value:9.4f}  {verdict}"
+        )
     return int(dropped > 0)
 
 
-def published_of(now: Sequence[Number], dataset: Dataset, manifest: Manifest) -> Published:
-    """Return the numbers with what they were measured on."""
-    return Published(
-        file=dataset.files[0],
-        cases=len(dataset.cases),
-        model=manifest.model,
-        weights=manifest.contenders[0].weights,
-        numbers=tuple(now),
-    )
+def tolerance(held: Headline) -> float:
+    """Return how far a number may be worse: a quarter of its interval, and no less than noise."""
+    low, high = held.measure.low or 0.0, held.measure.high or 0.0
+    scale = 1000 if held.key.endswith("per_1000") else 1
+    return max(LEAST_TOLERANCE * scale, SLACK * (high - low))
 
 
-def write(published: Published, path: Path) -> None:
-    """Write the file of published numbers."""
-    path.write_text(json.dumps(asdict(published), indent=2) + "\n", encoding="utf-8")
+def _is_dropped(held: Headline, now: float) -> bool:
+    assert held.measure.value is not None
+    worse = held.measure.value - now if held.higher_is_better else now - held.measure.value
+    return worse > tolerance(held)
 
 
-def read(path: Path) -> Published | None:
-    """Read the published numbers; None where there are none."""
-    if not path.exists():
-        return None
-    body = json.loads(path.read_text(encoding="utf-8"))
-    return Published(
-        file=DataFile(**body["file"]),
-        cases=body["cases"],
-        model=body["model"],
-        weights=body["weights"],
-        numbers=tuple(Number(**number) for number in body["numbers"]),
+def _held(report: Report) -> Iterator[tuple[tuple[str, str], Headline]]:
+    """Yield the numbers that have a better direction, by contender and key."""
+    for summary in report.contenders:
+        for each in summary.headline:
+            if each.higher_is_better is not None and each.measure.value is not None:
+                yield (summary.name, each.key), each
+
+
+def _published(summary: Summary) -> Summary:
+    return replace(
+        summary,
+        headline=tuple(each for each in summary.headline if each.higher_is_better is not None),
+        roc=(),
+        reliability=(),
+        missed=Mistakes(),
+        false_alarms=Mistakes(),
     )
 
 

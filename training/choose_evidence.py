@@ -35,11 +35,10 @@ from promptguard.state import Mode
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.verdict import TurnInput
 from promptguard.turns.walk import Step, walk
-from promptguard.validation.calibrate import with_budgets
+from promptguard.validation.calibrate import with_budgets, write_weights
 from promptguard.validation.dataset import load_dataset
-from promptguard.validation.replay import Reels, peaks, reels_of, replayed
-from promptguard.validation.tape import Tape, record_tapes, taped
-from promptguard.validation.weights_file import write_weights
+from promptguard.validation.score_matrix import ScoreMatrix, matrix_of, peaks, running_sums
+from promptguard.validation.score_trace import ScoreTrace, record_traces, trace_of
 from training.fit_evidence import EVEN, SHARES, budget_for, chosen, even, is_talk
 from training.prepare import TRAINABLE
 from training.records import at_most, read
@@ -73,12 +72,12 @@ Found = tuple[float, Draw, list[str]]
 
 @dataclass(frozen=True)
 class Heard:
-    """What is compared on: tapes of development sources and of held-out benign records."""
+    """What is compared on: traces of development sources and of held-out benign records."""
 
-    reels: Reels
+    matrix: ScoreMatrix
     is_single: np.ndarray
     is_dev: np.ndarray
-    even: tuple[Reels, Reels]  # single texts and talks that the budgets are set on
+    even: tuple[ScoreMatrix, ScoreMatrix]  # single texts and talks that the budgets are set on
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Told:
     """A scenario as the signals heard it; `hard_turn` is the first that the rules veto."""
 
     scenario: Scenario
-    reels: Reels
+    matrix: ScoreMatrix
     hard_turn: float
 
 
@@ -95,11 +94,11 @@ class Demands:
     """What must hold: the scenarios, and the 100 + 20 cases as single turns."""
 
     stories: tuple[Told, ...]
-    cases: Reels
+    cases: ScoreMatrix
 
 
-def development_tapes(path: Path, jobs: int) -> list[Tape]:
-    """Return tapes of records that may not be trained on."""
+def development_traces(path: Path, jobs: int) -> list[ScoreTrace]:
+    """Return traces of records that may not be trained on."""
     records = [r for r in read(path) if r["flag"] not in TRAINABLE and r["source"] not in LEFT_OUT]
     random.Random(3).shuffle(records)
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as kept:
@@ -107,7 +106,7 @@ def development_tapes(path: Path, jobs: int) -> list[Tape]:
             kept.write(json.dumps(record) + "\n")
         kept.flush()
         cases = load_dataset([Path(kept.name)]).cases
-        return list(record_tapes(cases, ControllerConfig(store="memory:"), jobs=jobs))
+        return list(record_traces(cases, ControllerConfig(store="memory:"), jobs=jobs))
 
 
 def told(scenario: Scenario, weights: Weights) -> Told:
@@ -117,15 +116,15 @@ def told(scenario: Scenario, weights: Weights) -> Told:
         Step(turn=TurnInput(text=turn.user, tool_contents=turn.tools), reply=turn.reply)
         for turn in scenario.turns
     ]
-    tape = tape_of(judge, steps, index=0, is_attack=scenario.kind == "attack")
-    return Told(scenario, reels_of([tape], weights), tape.hard_turn or math.inf)
+    trace = score_trace(judge, steps, index=0, is_attack=scenario.kind == "attack")
+    return Told(scenario, matrix_of([trace], weights), trace.hard_turn or math.inf)
 
 
-def heard_cases(path: Path, weights: Weights) -> Reels:
+def heard_cases(path: Path, weights: Weights) -> ScoreMatrix:
     """Let the signals hear the 100 + 20 cases."""
     judge = TurnJudge.open(ControllerConfig(store="memory:"))
-    tapes = [
-        tape_of(
+    traces = [
+        score_trace(
             judge,
             [Step(turn=TurnInput(text=case["text"]))],
             index=index,
@@ -133,13 +132,13 @@ def heard_cases(path: Path, weights: Weights) -> Reels:
         )
         for index, case in enumerate(read(path))
     ]
-    return reels_of(tapes, weights)
+    return matrix_of(traces, weights)
 
 
-def tape_of(judge: TurnJudge, steps: list[Step], *, index: int, is_attack: bool) -> Tape:
-    """Return the tape of a conversation that belongs to no source."""
+def score_trace(judge: TurnJudge, steps: list[Step], *, index: int, is_attack: bool) -> ScoreTrace:
+    """Return the trace of a conversation that belongs to no source."""
     verdicts = [verdict for verdict, _ in walk(judge, steps)]
-    return taped(verdicts, index=index, is_attack=is_attack, source="", group=str(index))
+    return trace_of(verdicts, index=index, is_attack=is_attack, source="", group=str(index))
 
 
 def faults(demands: Demands, weights: Weights, prior: float) -> list[str]:
@@ -157,9 +156,9 @@ def faults(demands: Demands, weights: Weights, prior: float) -> list[str]:
 
 def story_faults(story: Told, weights: Weights, prior: float) -> Iterator[str]:
     """Yield the turns of a scenario that are not judged as it demands."""
-    (reel,) = story.reels.reels
+    (block,) = story.matrix.blocks
     mode = Mode.SAFE
-    sums = replayed(reel, story.reels.signals, weights, prior)[0]
+    sums = running_sums(block, story.matrix.signals, weights, prior)[0]
     for number, (turn, nats) in enumerate(zip(story.scenario.turns, sums, strict=True), 1):
         mode = mode_for(risk_of(float(nats), prior), weights.modes, mode)
         if is_fault(turn, mode, is_hard=number >= story.hard_turn):
@@ -197,9 +196,9 @@ def highest(values: np.ndarray, sources: np.ndarray, above: float) -> float:
 
 def measures(heard: Heard, weights: Weights) -> dict[str, float]:
     """Return recall, AUC and AUC within sources, for single texts and for conversations."""
-    reels = heard.reels
-    scores = peaks(reels, weights, weights.prior_for(SHARE))
-    attack, sources = reels.is_attack, np.array(reels.sources)
+    matrix = heard.matrix
+    scores = peaks(matrix, weights, weights.prior_for(SHARE))
+    attack, sources = matrix.is_attack, np.array(matrix.sources)
     found, bars = {}, []
     for name, kind in (("single", heard.is_single), ("talk", ~heard.is_single)):
         benign = kind & ~attack
@@ -237,7 +236,7 @@ def quick_prior(heard: Heard, weights: Weights) -> float:
     return low
 
 
-def keeps_budget(benign: Reels, weights: Weights, prior: float) -> bool:
+def keeps_budget(benign: ScoreMatrix, weights: Weights, prior: float) -> bool:
     """Say whether no more are blocked than a split-conformal threshold lets through."""
     bar = weights.modes.odds_of(Mode.CRITICAL)
     blocked = int((peaks(benign, weights, prior) + prior >= bar).sum())
@@ -274,17 +273,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     start = load_weights(options.weights)
-    dev = development_tapes(options.data / "train.jsonl.gz", options.jobs)
+    dev = development_traces(options.data / "train.jsonl.gz", options.jobs)
     cases = [c for c in chosen(load_dataset([options.held]).cases) if not c.is_attack]
-    held = list(record_tapes(cases, ControllerConfig(store="memory:"), jobs=options.jobs))
+    held = list(record_traces(cases, ControllerConfig(store="memory:"), jobs=options.jobs))
     every = [*dev, *held]
     heard = Heard(
-        reels_of(every, start),
-        np.array([not is_talk(tape) for tape in every]),
+        matrix_of(every, start),
+        np.array([not is_talk(trace) for trace in every]),
         np.arange(len(every)) < len(dev),
         (
-            reels_of([tape for tape in even(held) if not is_talk(tape)], start),
-            reels_of([tape for tape in even(held) if is_talk(tape)], start),
+            matrix_of([trace for trace in even(held) if not is_talk(trace)], start),
+            matrix_of([trace for trace in even(held) if is_talk(trace)], start),
         ),
     )
     demands = Demands(

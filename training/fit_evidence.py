@@ -23,10 +23,14 @@ from scipy.optimize import minimize
 
 from promptguard.config import ControllerConfig
 from promptguard.risk.weights import SignalWeight, Weights, shipped_weights
-from promptguard.validation.calibrate import CalibratedPrior, calibrate_prior, with_budgets
+from promptguard.validation.calibrate import (
+    CalibratedPrior,
+    calibrate_prior,
+    with_budgets,
+    write_weights,
+)
 from promptguard.validation.dataset import Case, load_dataset
-from promptguard.validation.tape import Tape, record_tapes
-from promptguard.validation.weights_file import write_weights
+from promptguard.validation.score_trace import ScoreTrace, record_traces
 from training.records import at_most
 
 PER_SOURCE, EVEN = 150, 60
@@ -53,16 +57,18 @@ def chosen(cases: Iterable[Case]) -> list[Case]:
     return at_most(cases, PER_SOURCE, lambda case: (case.source, case.is_attack))
 
 
-def rows_of(tapes: list[Tape], starts: dict[int, int], names: list[str]) -> tuple[np.ndarray, ...]:
+def rows_of(
+    traces: list[ScoreTrace], starts: dict[int, int], names: list[str]
+) -> tuple[np.ndarray, ...]:
     """Return features, labels and weights of the turns that count."""
     features, labels, groups = [], [], []
-    for tape in tapes:
-        first = starts.get(tape.index, len(tape.turns) - 1) if tape.is_attack else 0
-        for scores in tape.turns[first:]:
+    for trace in traces:
+        first = starts.get(trace.index, len(trace.turns) - 1) if trace.is_attack else 0
+        for scores in trace.turns[first:]:
             by_name = {score.name: score.score for score in scores}
             features.append([linked(name, by_name[name]) for name in names])
-            labels.append(int(tape.is_attack))
-            groups.append((tape.source, tape.is_attack))
+            labels.append(int(trace.is_attack))
+            groups.append((trace.source, trace.is_attack))
     counts = Counter(groups)
     sources = Counter(label for _, label in counts)
     weights = [0.5 / sources[group[1]] / counts[group] for group in groups]
@@ -111,24 +117,24 @@ def weights_from(names: list[str], found: np.ndarray, old: Weights, note: str) -
     return old.model_copy(update={"version": "0.1.0", "fitted_on": note, "signals": signals})
 
 
-def even(benign: list[Tape]) -> list[Tape]:
+def even(benign: list[ScoreTrace]) -> list[ScoreTrace]:
     """Keep at most `EVEN` of a source, so that no kind of text makes up most of it."""
-    return at_most(benign, EVEN, lambda tape: (tape.source, is_talk(tape)))
+    return at_most(benign, EVEN, lambda trace: (trace.source, is_talk(trace)))
 
 
-def is_talk(tape: Tape) -> bool:
-    """Say whether a tape holds more than one turn."""
-    return len(tape.turns) > 1
+def is_talk(trace: ScoreTrace) -> bool:
+    """Say whether a trace holds more than one turn."""
+    return len(trace.turns) > 1
 
 
-def budget_for(benign: list[Tape], weights: Weights, share: float) -> CalibratedPrior:
+def budget_for(benign: list[ScoreTrace], weights: Weights, share: float) -> CalibratedPrior:
     """Return the stricter of the priors that keep a budget on single texts and on talks.
 
     What is guarded may be all the one or all the other, so the budget has to hold for both.
     """
     mixed = even(benign)
-    talks = [tape for tape in mixed if is_talk(tape)]
-    singles = [tape for tape in mixed if not is_talk(tape)]
+    talks = [trace for trace in mixed if is_talk(trace)]
+    singles = [trace for trace in mixed if not is_talk(trace)]
     found = [calibrate_prior(kind, weights, share) for kind in (singles, talks)]
     return min(found, key=lambda point: point.prior)
 
@@ -142,12 +148,12 @@ def main() -> None:
     options = parser.parse_args()
     cases = chosen(load_dataset([options.records]).cases)
     starts = {case.index: case.attack_turn for case in cases if case.attack_turn is not None}
-    tapes = list(record_tapes(cases, ControllerConfig(store="memory:"), jobs=options.jobs))
-    names = [score.name for score in tapes[0].turns[0] if score.name not in SET]
-    found = fit(*rows_of(tapes, starts, names), names)
-    benign = [tape for tape in tapes if not tape.is_attack]
+    traces = list(record_traces(cases, ControllerConfig(store="memory:"), jobs=options.jobs))
+    names = [score.name for score in traces[0].turns[0] if score.name not in SET]
+    found = fit(*rows_of(traces, starts, names), names)
+    benign = [trace for trace in traces if not trace.is_attack]
     note = (
-        f"{len(tapes)} held-out authored, permissive and share-alike records "
+        f"{len(traces)} held-out authored, permissive and share-alike records "
         f"({len(benign)} benign), none of them seen by the model"
     )
     weights = weights_from(names, found, shipped_weights(), note)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
+from contextlib import contextmanager
 from itertools import islice
+from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -28,93 +30,130 @@ def default_jobs() -> int:
     return min(MOST_JOBS, len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count() or 1)
 
 
-def work_off(
+def map_ordered(
     open_worker: Callable[[], Worker[T, R]],
     items: Iterable[T],
     *,
     jobs: int,
     lost: Callable[[T], R],
     chunk: int = CHUNK,
-) -> Iterator[R]:
+) -> Generator[R, None, None]:
     """Yield one result per item, in the order of the items.
 
     `open_worker` is called once in each process and must be picklable, as must items and
     results; with one job nothing leaves this process. An item that kills its process twice
-    gets `lost(item)`. Items are drawn only as far ahead as keeps every process busy.
+    gets `lost(item)`. Items are drawn only as far ahead as keeps every process busy. Closing
+    the iterator, an error or an interrupt ends the processes at once, as does this process's
+    own end.
     """
-    pieces = _cut(items, chunk)
+    chunks = _chunks(items, chunk)
     if jobs <= 1:
         worker = open_worker()
-        for piece in pieces:
+        for piece in chunks:
             yield from worker(piece)
         return
-    yield from _Crew(open_worker, jobs, lost).work_off(pieces)
+    yield from WorkerPool(open_worker, jobs, lost).map(chunks)
 
 
-class _Crew(Generic[T, R]):
+class WorkerPool(Generic[T, R]):
+    """Processes that hold a worker each; after a death the others' work is done again."""
+
     def __init__(
         self, open_worker: Callable[[], Worker[T, R]], jobs: int, lost: Callable[[T], R]
     ) -> None:
         self._open_worker = open_worker
         self._jobs = jobs
         self._lost = lost
-        self._pool = self._open_pool(jobs)
+        self._pool = _Processes(open_worker, jobs)
         self._pending: deque[tuple[Sequence[T], Future[Sequence[R]]]] = deque()
 
-    def work_off(self, pieces: Iterable[Sequence[T]]) -> Iterator[R]:
+    def map(self, chunks: Iterable[Sequence[T]]) -> Generator[R, None, None]:
+        """Yield the results of all chunks in order; the pool ends with it."""
         try:
-            for piece in pieces:
-                self._submit(piece)
+            for chunk in chunks:
+                self._submit(chunk)
                 if len(self._pending) >= self._jobs * AHEAD:
                     yield from self._take()
             while self._pending:
                 yield from self._take()
         finally:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool.end()
 
-    def _submit(self, piece: Sequence[T]) -> None:
-        try:
-            future = self._pool.submit(_work, piece)
-        except BrokenProcessPool as error:
-            future = Future()
-            future.set_exception(error)
-        self._pending.append((piece, future))
+    def _submit(self, chunk: Sequence[T]) -> None:
+        self._pending.append((chunk, self._pool.submit(chunk)))
 
     def _take(self) -> Sequence[R]:
-        piece, future = self._pending.popleft()
+        chunk, future = self._pending.popleft()
         try:
             return future.result()
         except BrokenProcessPool:
             waiting = [later for later, _ in self._pending]
             self._pending.clear()
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            results = self._one_by_one(piece)
-            self._pool = self._open_pool(self._jobs)
+            self._pool.end()
+            results = self._one_by_one(chunk)
+            self._pool = _Processes(self._open_worker, self._jobs)
             for later in waiting:
                 self._submit(later)
             return results
 
-    def _one_by_one(self, piece: Sequence[T]) -> Sequence[R]:
-        """Do a piece again, item by item, so that only the item that kills is lost."""
+    def _one_by_one(self, chunk: Sequence[T]) -> Sequence[R]:
+        """Do a chunk again, item by item, so that only the item that kills is lost."""
         results: list[R] = []
-        pool = self._open_pool(1)
-        for item in piece:
+        self._pool = _Processes(self._open_worker, 1)
+        for item in chunk:
             try:
-                results += pool.submit(_work, [item]).result()
+                results += self._pool.submit([item]).result()
             except BrokenProcessPool:
                 results.append(self._lost(item))
-                pool.shutdown(wait=True)
-                pool = self._open_pool(1)
-        pool.shutdown(wait=True)
+                self._pool.end()
+                self._pool = _Processes(self._open_worker, 1)
+        self._pool.end()
         return results
 
-    def _open_pool(self, jobs: int) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
+
+class _Processes(Generic[T, R]):
+    """A pool of processes that end at once when told to, and when their parent is gone.
+
+    Each child holds the reading end of a pipe whose writing end only the parent has; the pipe
+    closes when the parent says so and, by the kernel's hand, when the parent is killed.
+    """
+
+    def __init__(self, open_worker: Callable[[], Worker[T, R]], jobs: int) -> None:
+        self._reader, self._writer = multiprocessing.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(
             jobs,
             # A forked child would inherit the threads' locks of model and progress bar.
             mp_context=multiprocessing.get_context("spawn"),
-            initializer=partial(_prepare, self._open_worker),
+            initializer=_prepare,
+            initargs=(open_worker, self._reader),
         )
+
+    def submit(self, chunk: Sequence[T]) -> Future[Sequence[R]]:
+        try:
+            with _without_interrupts():
+                return self._pool.submit(_work, chunk)
+        except BrokenProcessPool as error:
+            failed: Future[Sequence[R]] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def end(self) -> None:
+        self._writer.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._reader.close()
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C from a child that is being started: it inherits what is blocked here."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _HAS_AFFINITY = hasattr(os, "sched_getaffinity")
@@ -122,23 +161,30 @@ _opener: Callable[[], Worker[Any, Any]] | None = None
 _worker: Worker[Any, Any] | None = None
 
 
-def _prepare(open_worker: Callable[[], Worker[Any, Any]]) -> None:
+def _prepare(open_worker: Callable[[], Worker[Any, Any]], lifeline: Connection) -> None:
     global _opener
     _opener = open_worker
-    # The parent decides what an interrupt means; a child finishes its piece.
+    # The parent decides what an interrupt means, and closes the lifeline where it means the end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
 
 
-def _work(piece: Sequence[Any]) -> Sequence[Any]:
-    """Open the worker with the first piece, so that its failure is the caller's to see."""
+def _end_with(lifeline: Connection) -> None:
+    lifeline.poll(None)
+    # Not sys.exit: the main thread may be inside the model for seconds.
+    os._exit(1)
+
+
+def _work(chunk: Sequence[Any]) -> Sequence[Any]:
+    """Open the worker with the first chunk, so that its failure is the caller's to see."""
     global _worker
     if _worker is None:
         assert _opener is not None
         _worker = _opener()
-    return _worker(piece)
+    return _worker(chunk)
 
 
-def _cut(items: Iterable[T], size: int) -> Iterator[list[T]]:
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     rest = iter(items)
-    while piece := list(islice(rest, size)):
-        yield piece
+    while chunk := list(islice(rest, size)):
+        yield chunk

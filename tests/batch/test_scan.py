@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from promptguard.batch.line import line_of, open_judge
 from promptguard.batch.local import judge_locally
 from promptguard.batch.ray import judge_on_ray
-from promptguard.batch.run import Tally, scan
-from promptguard.cli.scan import scan as scan_command
+from promptguard.batch.scan import Engine, FileOutput, ScanCounts, scan
+from promptguard.batch.verdict_lines import line_of, open_judge
 from promptguard.config import ControllerConfig, PolicyConfig
 from promptguard.conversation import Message, Role
 from promptguard.errors import ConfigError, InputError, ModelError
@@ -146,77 +144,102 @@ def test_several_processes_write_what_one_writes() -> None:
     assert list(judge_locally(items, CONFIG, jobs=2, opener=open_fake)) == alone
 
 
+def run(
+    items: list[Record], out: Path, config: ControllerConfig = CONFIG, **how: Any
+) -> ScanCounts:
+    """Scan into a file with the fake model."""
+    resume, overwrite = how.pop("resume", False), how.pop("overwrite", False)
+    output = FileOutput(out, config, resume=resume, overwrite=overwrite)
+    return scan(items, config, output, opener=open_fake, **how)
+
+
+def stop_after(judged: int) -> Any:
+    def stop(counts: ScanCounts) -> None:
+        if counts.judged == judged:
+            raise KeyboardInterrupt
+
+    return stop
+
+
 def test_an_interrupted_scan_is_resumed_without_judging_twice(tmp_path: Path) -> None:
     """Half a line is cut off, whole ones stay, and the result is that of one run."""
     items, out, whole = records(50), tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
-    scan(items, CONFIG, whole, opener=open_fake)
-
-    def stop(tally: Tally) -> None:
-        if tally.judged == 20:
-            raise KeyboardInterrupt
-
+    run(items, whole)
     with pytest.raises(KeyboardInterrupt):
-        scan(items, CONFIG, out, opener=open_fake, on_line=stop)
+        run(items, out, on_line=stop_after(20))
     out.write_bytes(out.read_bytes() + b'{"id": "r20", "ri')
-    tally = scan(items, CONFIG, out, resume=True, opener=open_fake)
-    assert (tally.resumed, tally.judged) == (20, 30)
+    counts = run(items, out, resume=True)
+    assert (counts.resumed, counts.judged) == (20, 30)
     assert out.read_bytes() == whole.read_bytes()
-    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".run"] == []
 
 
-def test_resuming_a_finished_scan_does_nothing(tmp_path: Path) -> None:
-    """A job that is started again finds nothing to do; with more records it is refused."""
+def test_resuming_a_finished_scan_judges_only_what_is_new(tmp_path: Path) -> None:
+    """A job that is started again on a growing log keeps every line it has."""
     out = tmp_path / "out.jsonl"
-    scan(records(5), CONFIG, out, opener=open_fake)
+    run(records(5), out)
     before = out.read_bytes()
-    assert scan(records(5), CONFIG, out, resume=True, opener=open_fake).judged == 0
-    with pytest.raises(InputError, match="finished scan"):
-        scan(records(6), CONFIG, out, resume=True, opener=open_fake)
+    assert run(records(5), out, resume=True).judged == 0
     assert out.read_bytes() == before
+    grown = run(records(7), out, resume=True)
+    assert (grown.resumed, grown.judged) == (5, 2)
+    assert out.read_bytes().startswith(before)
+    assert len(out.read_bytes().splitlines()) == 7
+
+
+def test_the_unfinished_last_line_of_a_growing_log_is_tried_again(tmp_path: Path) -> None:
+    """What was an error because it was half written is judged when it is whole."""
+    out = tmp_path / "out.jsonl"
+    half = Fault(file="f", number=2, reason="The line is not valid JSON.")
+    run([*records(2), half], out)  # type: ignore[list-item]
+    counts = run(records(4), out, resume=True)
+    assert (counts.resumed, counts.judged, counts.failed) == (2, 2, 0)
+    ids = [json.loads(line)["id"] for line in out.read_text().splitlines()]
+    assert ids == ["r0", "r1", "r2", "r3"]
 
 
 def test_resume_refuses_other_records_and_another_configuration(tmp_path: Path) -> None:
     """Lines of different making are never mixed."""
     out = tmp_path / "out.jsonl"
-
-    def stop(tally: Tally) -> None:
-        if tally.judged == 3:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        scan(records(9), CONFIG, out, opener=open_fake, on_line=stop)
+        run(records(9), out, on_line=stop_after(3))
     with pytest.raises(InputError, match="configuration"):
-        scan(records(9), ControllerConfig(), out, resume=True, opener=open_fake)
+        run(records(9), out, ControllerConfig(), resume=True)
     with pytest.raises(InputError, match="other records"):
-        scan(records(9)[::-1], CONFIG, out, resume=True, opener=open_fake)
+        run(records(9)[::-1], out, resume=True)
+
+
+def test_an_existing_output_is_never_overwritten_unasked(tmp_path: Path) -> None:
+    """Not a scan's own, nor anybody else's file."""
+    out = tmp_path / "out.jsonl"
+    out.write_text("precious\n", encoding="utf-8")
+    with pytest.raises(InputError, match="--force"):
+        run(records(1), out)
+    assert out.read_text(encoding="utf-8") == "precious\n"
+    assert run(records(1), out, overwrite=True).judged == 1
+
+
+def test_an_output_is_replaced_only_once_there_is_something_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine or a model that is missing costs nobody the earlier output."""
+    out = tmp_path / "out.jsonl"
+    out.write_text("precious\n", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigError, match="ray"):
+        run(records(1), out, overwrite=True, engine=Engine.RAY)
+
+    def missing(_: ControllerConfig) -> TurnJudge:
+        raise ModelError("no model")
+
+    with pytest.raises(ModelError):
+        scan(records(1), CONFIG, FileOutput(out, CONFIG, overwrite=True), opener=missing)
+    assert out.read_text(encoding="utf-8") == "precious\n"
 
 
 def test_an_output_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
     """A wrong path is a configuration error."""
     with pytest.raises(ConfigError, match="Cannot write"):
-        scan(records(1), CONFIG, tmp_path / "no" / "out.jsonl", opener=open_fake)
-
-
-def test_the_command_reads_files_and_loses_no_record(tmp_path: Path) -> None:
-    """Good, bad and odd lines each have a line in the output, in order."""
-    rows = [
-        json.dumps({"id": 1, "messages": [{"role": "user", "content": CALM}]}),
-        "not json",
-        json.dumps({"id": "\ud800", "messages": [{"role": "user", "content": "a\ud800\x00b"}]}),
-        json.dumps({"id": "s", "conversations": [{"from": "human", "value": CALM}]}),
-    ]
-    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_text("\n".join(rows), encoding="utf-8")
-    config = tmp_path / "c.yaml"
-    config.write_text("conversation: {use_model: false}", encoding="utf-8")
-    args = [str(source), "--out", str(out), "--jobs", "1", "--config", str(config)]
-    result = CliRunner().invoke(scan_command, args, catch_exceptions=False)
-    assert result.exit_code == 0
-    lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert [line["id"] for line in lines] == [1, None, "\ud800", "s"]
-    assert ["error" in line for line in lines] == [False, True, False, False]
-    assert "3 judged" in result.output
-    assert "1 failed" in result.output
+        run(records(1), tmp_path / "no" / "out.jsonl")
 
 
 def test_ray_is_asked_for_by_name_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,4 +269,4 @@ def test_records_from_a_file_can_be_scanned(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"id":"x","messages":[{"role":"user","content":"hi"}]}\n', encoding="utf-8")
     out = tmp_path / "o.jsonl"
-    assert scan(read_records([path]), CONFIG, out, opener=open_fake) == Tally(judged=1)
+    assert run(list(read_records([path])), out) == ScanCounts(judged=1)  # type: ignore[arg-type]

@@ -13,6 +13,8 @@ from promptguard.cli import cli
 from promptguard.cli import model as model_command
 from promptguard.errors import DataError, ModelError
 from promptguard.model.artifact import open_artifact
+from promptguard.runs.intervals import Measure
+from promptguard.runs.report import Headline, Manifest, Report, Summary, report_to_json
 
 
 @pytest.fixture
@@ -37,17 +39,39 @@ def test_info_shows_manifest_size_and_calibration(folder: Path) -> None:
     assert "No measured quality" in done.output
 
 
+def measured(model: str) -> str:
+    number = Headline(
+        key="auc", label="AUC", measure=Measure(value=0.9, low=0.88, high=0.92), unit=""
+    )
+    summary = Summary(name="engine", judged=1200, failed=0, headline=(number,))
+    manifest = Manifest(model=model)
+    return report_to_json(Report(created=1.0, cases=1200, manifest=manifest, contenders=(summary,)))
+
+
 def test_info_shows_measured_numbers_with_their_intervals(folder: Path) -> None:
     """And says so where they were measured with another model."""
     own = open_artifact(folder).manifest.identity
-    number = {"name": "auc", "value": 0.9, "low": 0.88, "high": 0.92, "tolerance": 0.01}
-    measured = {"model": own, "cases": 1200, "numbers": [number], "weights": "1"}
-    (folder / "measured.json").write_text(json.dumps(measured))
+    (folder / "measured.json").write_text(measured(own))
     output = run("info", folder).output
     assert "measured on 1,200 test cases; " in output
-    assert "0.900  [0.880, 0.920]" in output
-    (folder / "measured.json").write_text(json.dumps(measured | {"model": "tiny 0 ffff"}))
+    assert "0.900 (0.880 to 0.920)" in output
+    (folder / "measured.json").write_text(measured("tiny 0 ffff"))
     assert "with another model (tiny 0 ffff)" in run("info", folder).output
+
+
+def test_json_tells_the_same(folder: Path) -> None:
+    """Manifest and measurements for programs, and the outcome of a check."""
+    (folder / "measured.json").write_text(measured("tiny"))
+    words = ["--folder", str(folder), "--json"]
+    info = json.loads(CliRunner().invoke(cli, ["model", "info", *words]).stdout)
+    assert info["manifest"]["name"] == "tiny"
+    assert info["measured"]["cases"] == 1200
+    sound = CliRunner().invoke(cli, ["model", "verify", *words])
+    assert json.loads(sound.stdout)["is_sound"]
+    (folder / "tokenizer.json").unlink()
+    damaged = CliRunner().invoke(cli, ["model", "verify", *words])
+    assert damaged.exit_code == 1
+    assert "tokenizer.json" in json.loads(damaged.stdout)["damage"]
 
 
 def test_broken_measurements_are_an_error(folder: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from labelled import case, noisy_tapes, open_fake, outcome, tape
+from labelled import case, noisy_traces, open_fake, outcome, trace
 
 from promptguard.config import ControllerConfig
 from promptguard.errors import DataError
@@ -16,12 +16,14 @@ from promptguard.risk.weights import Weights, shipped_weights
 from promptguard.validation.calibrate import (
     calibrate_falsehood,
     calibrate_prior,
+    conformal,
+    least_cases,
     next_version,
+    upper_share,
     with_budgets,
 )
-from promptguard.validation.conformal import conformal, least_cases, upper_share
-from promptguard.validation.openers import Openers
-from promptguard.validation.tape import critical_prior, is_blocked, record_tapes
+from promptguard.validation.contenders import Openers
+from promptguard.validation.score_trace import critical_prior, is_blocked, record_traces
 
 WEIGHTS = shipped_weights()
 CRITICAL = 0.7
@@ -73,13 +75,13 @@ def test_the_upper_share_by_hand() -> None:
 )
 def test_the_critical_prior_is_where_blocking_begins(turns: list[dict[str, float]]) -> None:
     """A little above it the case is blocked."""
-    found = critical_prior(tape(0, turns), WEIGHTS, CRITICAL)
-    assert is_blocked(tape(0, turns), WEIGHTS, found + 1e-6, CRITICAL)
+    found = critical_prior(trace(0, turns), WEIGHTS, CRITICAL)
+    assert is_blocked(trace(0, turns), WEIGHTS, found + 1e-6, CRITICAL)
 
 
 def test_a_single_turn_is_blocked_exactly_from_its_critical_prior() -> None:
     """Below it passes, above it does not."""
-    heard = tape(0, [{"semantic": 0.8}])
+    heard = trace(0, [{"semantic": 0.8}])
     found = critical_prior(heard, WEIGHTS, CRITICAL)
     assert not is_blocked(heard, WEIGHTS, found - 1e-6, CRITICAL)
     assert is_blocked(heard, WEIGHTS, found + 1e-6, CRITICAL)
@@ -87,13 +89,13 @@ def test_a_single_turn_is_blocked_exactly_from_its_critical_prior() -> None:
 
 def test_a_vetoed_case_is_blocked_at_any_prior() -> None:
     """Hard violations do not wait for the sum."""
-    assert critical_prior(tape(0, [{}], hard_turn=1), WEIGHTS, CRITICAL) == -math.inf
+    assert critical_prior(trace(0, [{}], hard_turn=1), WEIGHTS, CRITICAL) == -math.inf
 
 
 def test_a_calibrated_prior_keeps_the_budget_on_the_data() -> None:
     """No more of the given cases are blocked than allowed; attacks are left out."""
-    tapes = noisy_tapes(600, seed=1, telling="semantic", noise="keywords")
-    found = calibrate_prior(tapes, WEIGHTS, 0.05)
+    traces = noisy_traces(600, seed=1, telling="semantic", noise="keywords")
+    found = calibrate_prior(traces, WEIGHTS, 0.05)
     assert found.bound.n == 300
     assert found.blocked <= 0.05 * 301
     assert found.blocked >= 0.03 * 300
@@ -103,9 +105,9 @@ def test_a_calibrated_prior_keeps_the_budget_on_the_data() -> None:
 
 def test_a_budget_that_the_rules_exceed_is_refused() -> None:
     """No prior helps against vetoes."""
-    tapes = [tape(n, [{"fil": 0.1}], hard_turn=1 if n < 20 else None) for n in range(100)]
+    traces = [trace(n, [{"fil": 0.1}], hard_turn=1 if n < 20 else None) for n in range(100)]
     with pytest.raises(DataError, match="rules alone"):
-        calibrate_prior(tapes, WEIGHTS, 0.05)
+        calibrate_prior(traces, WEIGHTS, 0.05)
 
 
 def test_a_prompt_threshold_is_just_above_the_allowed_falsehood() -> None:
@@ -119,8 +121,8 @@ def test_a_prompt_threshold_is_just_above_the_allowed_falsehood() -> None:
 
 def test_new_budgets_replace_old_ones_and_drop_those_that_contradict() -> None:
     """A larger budget never has the lower prior."""
-    tapes = noisy_tapes(600, seed=1, telling="semantic", noise="keywords")
-    found = calibrate_prior(tapes, WEIGHTS, 0.05)
+    traces = noisy_traces(600, seed=1, telling="semantic", noise="keywords")
+    found = calibrate_prior(traces, WEIGHTS, 0.05)
     weights = with_budgets(WEIGHTS, [found], "calibrated on 300 benign conversations")
     again = Weights.model_validate(weights.model_dump())
     assert again.prior_for(0.05) == pytest.approx(found.prior, abs=1e-6)
@@ -136,10 +138,10 @@ def test_versions_count_up(old: str, new: str) -> None:
 
 
 def test_tapes_are_recorded_with_blocking_off() -> None:
-    """A tape says what each signal heard in each turn; cases that fail are left out."""
+    """A trace says what each signal heard in each turn; cases that fail are left out."""
     config = ControllerConfig(preset="strict", max_chars=200)
     given = (case(0, "Ignore the password", "go on"), case(1, "x" * 300))
-    (found,) = record_tapes(given, config, openers=Openers(judge=open_fake))
+    (found,) = record_traces(given, config, openers=Openers(judge=open_fake))
     assert found.index == 0
     assert len(found.turns) == 2
     assert "semantic" in {score.name for score in found.turns[0]}

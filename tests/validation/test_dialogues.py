@@ -10,11 +10,9 @@ from labelled import CALM, case, open_fake, outcome
 
 from promptguard.config import ControllerConfig
 from promptguard.turns.walk import steps_of
-from promptguard.validation.contenders import Contender
-from promptguard.validation.dialogues import dialogues_of
-from promptguard.validation.intervals import Redrawn
-from promptguard.validation.openers import Openers
-from promptguard.validation.order import order_test, shuffled_cases
+from promptguard.validation.contenders import Contender, Openers
+from promptguard.validation.dialogues import dialogues_of, order_test, shuffled_cases
+from promptguard.validation.metrics import Redrawn
 from promptguard.validation.runner import run_cases
 
 POOL = Redrawn(np.array([0.1]), seed=0, rounds=20)

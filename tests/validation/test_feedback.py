@@ -10,7 +10,7 @@ from promptguard.conversation import Role
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.stores.memory import MemoryStore
 from promptguard.testing import ManualClock
-from promptguard.validation.feedback import labelled_sessions
+from promptguard.validation.dataset import labelled_sessions
 
 
 async def talk(store: MemoryStore, name: str, *said: str, store_text: str = "keep") -> None:

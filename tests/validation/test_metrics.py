@@ -10,10 +10,10 @@ from labelled import case, outcome
 from sklearn import metrics as oracle
 from sklearn.calibration import calibration_curve
 
-from promptguard.validation.acceptance import acceptance_of
-from promptguard.validation.groups import group_of, macro_of
-from promptguard.validation.intervals import Redrawn, macro, measure
+from promptguard.runs.intervals import macro, measure
+from promptguard.validation.groups import acceptance_of, group_of, macro_of
 from promptguard.validation.metrics import (
+    Redrawn,
     calibration_error,
     recall_at,
     reliability,

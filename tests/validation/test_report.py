@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from labelled import CALM, HOSTILE, case, cases, open_fake
+from labelled import CALM, HOSTILE, case, cases, open_fake, outcome
 
 from promptguard.config import ControllerConfig, Settings
 from promptguard.errors import DataError
 from promptguard.records import Fault
-from promptguard.validation.contenders import Contender, engine
-from promptguard.validation.dataset import DataFile, Dataset
-from promptguard.validation.manifest import manifest_of
-from promptguard.validation.markdown import markdown_of
-from promptguard.validation.openers import Openers
-from promptguard.validation.order import order_test, shuffled_cases
-from promptguard.validation.page import page_of
-from promptguard.validation.report import (
+from promptguard.runs.rendering import headline_rows, report_as_html, report_as_markdown
+from promptguard.runs.report import (
     SCHEMA,
+    DataFile,
     Report,
+    read_report,
     report_from_json,
-    report_of,
     report_to_json,
 )
+from promptguard.validation.contenders import Contender, Openers, engine
+from promptguard.validation.dataset import Dataset
+from promptguard.validation.dialogues import order_test, shuffled_cases
+from promptguard.validation.manifest import manifest_of
+from promptguard.validation.report import report_of, summary_of
 from promptguard.validation.runner import run_cases
 
 OPENERS = Openers(judge=open_fake)
@@ -60,6 +61,7 @@ def report() -> Report:
         seed=1,
         rounds=20,
         orders={"engine": order_test(outcomes["engine"], again["engine"])},
+        command="promptguard validate <d.jsonl>",
     )
 
 
@@ -73,15 +75,15 @@ def test_the_form_is_stable(report: Report) -> None:
     import json
 
     body = json.loads(report_to_json(report))
-    assert body["schema"] == SCHEMA == "promptguard.validation/1"
+    assert body["schema"] == SCHEMA == "promptguard.validation/2"
     assert list(body) == [
-        "schema", "created", "cases", "skipped", "faults", "bad_lines", "manifest",
-        "contenders", "pairings", "attribution",
+        "schema", "created", "command", "cases", "skipped", "faults", "bad_lines", "warnings",
+        "manifest", "contenders", "pairings", "attribution",
     ]  # fmt: skip
     assert list(body["contenders"][0]) == [
-        "name", "judged", "failed", "overall", "macro", "by_source", "by_language",
+        "name", "judged", "failed", "headline", "overall", "macro", "by_source", "by_language",
         "by_category", "dialogues", "acceptance", "latency", "cost_usd", "roc",
-        "reliability", "worst_misses", "signals", "order",
+        "reliability", "missed", "false_alarms", "signals", "order",
     ]  # fmt: skip
     assert body["bad_lines"] == [
         {"file": "d.jsonl", "number": 3, "reason": "The line is not valid JSON."}
@@ -99,7 +101,7 @@ def test_every_case_is_accounted_for(report: Report) -> None:
     """Judged and failed add up, and skipped and bad lines are stated."""
     for summary in report.contenders:
         assert summary.judged + summary.failed == report.cases
-    text = markdown_of(report)
+    text = report_as_markdown(report)
     assert "2 borderline records skipped" in text
     assert "d.jsonl, line 3" in text
 
@@ -108,7 +110,7 @@ def test_markdown_tables_are_whole(report: Report) -> None:
     """Every row has as many cells as its head, whatever the names hold."""
     rows = 0
     width = 0
-    for line in markdown_of(report).splitlines():
+    for line in report_as_markdown(report).splitlines():
         if not line.startswith("|"):
             width = 0
             continue
@@ -121,7 +123,7 @@ def test_markdown_tables_are_whole(report: Report) -> None:
 
 def test_the_page_needs_nothing_else(report: Report) -> None:
     """No script, no address, nothing to fetch; names are escaped."""
-    page = page_of(report)
+    page = report_as_html(report)
     assert "<script" not in page
     assert "http" not in page
     assert "src=" not in page
@@ -131,7 +133,7 @@ def test_the_page_needs_nothing_else(report: Report) -> None:
 
 def test_the_plots_are_well_formed_and_stay_inside(report: Report) -> None:
     """Each plot is valid XML with a name for those who cannot see it."""
-    plots = re.findall(r"<svg.*?</svg>", page_of(report), flags=re.DOTALL)
+    plots = re.findall(r"<svg.*?</svg>", report_as_html(report), flags=re.DOTALL)
     names = {ElementTree.fromstring(plot).attrib["aria-label"] for plot in plots}
     assert names == {
         "ROC curves",
@@ -151,6 +153,69 @@ def test_the_plots_are_well_formed_and_stay_inside(report: Report) -> None:
 
 def test_no_text_of_a_conversation_is_in_a_report(report: Report) -> None:
     """Ids and numbers only."""
-    for text in (report_to_json(report), markdown_of(report), page_of(report)):
+    for text in (report_to_json(report), report_as_markdown(report), report_as_html(report)):
         assert CALM[:20] not in text
         assert HOSTILE[:20] not in text
+
+
+def test_every_reader_shows_the_same_numbers(report: Report) -> None:
+    """Markdown and page show the headline as the JSON holds it, label and value."""
+    markdown, page = report_as_markdown(report), report_as_html(report)
+    for summary in report.contenders:
+        for label, value in headline_rows(summary):
+            assert f"| {label} | {value} |" in markdown
+            assert f"<td>{label}</td><td>{value}</td>" in page
+    labels = [each.label for each in report.contenders[0].headline]
+    assert len(set(labels)) == len(labels)
+    recall = next(each for each in report.contenders[0].headline if each.key == "recall")
+    assert "mean over sources" in recall.label
+    assert recall.measure.value == report.contenders[0].macro.recall.value
+
+
+def test_mistakes_are_listed_with_what_decided(report: Report) -> None:
+    """Missed attacks and flagged benign records, by id, worst first."""
+    engine_summary = report.contenders[0]
+    assert "missed <b>" in [each.id for each in engine_summary.missed.listed]
+    scores = [each.score for each in engine_summary.missed.listed]
+    assert scores == sorted(scores)
+    assert "### Missed attacks" in report_as_markdown(report)
+    assert "missed &lt;b&gt;" in report_as_html(report)
+
+
+def test_flagged_benign_records_are_counted_whole_and_listed_in_part() -> None:
+    """Thousands of them do not make a page nobody opens."""
+    judged = tuple(case(n) for n in range(150))
+    outcomes = [outcome(n, 0.9, nats=(("fil", 2.0), ("semantic", -3.0))) for n in range(150)]
+    found = summary_of(CONTENDERS[0], judged, outcomes, seed=0, rounds=2).false_alarms
+    assert found.count == 150
+    assert len(found.listed) == 100
+    assert found.listed[0].signals == (("semantic", -3.0), ("fil", 2.0))
+
+
+def test_a_report_says_how_and_when_it_was_made(report: Report) -> None:
+    """The command and the date are in every form."""
+    assert "promptguard validate &lt;d.jsonl&gt;" in report_as_html(report)
+    for text in (report_as_markdown(report), report_as_html(report)):
+        assert "1970-01-01 00:00 UTC" in text
+        assert "A record is flagged where" in text
+
+
+def test_a_small_sample_is_warned_about_and_gets_no_intervals(report: Report) -> None:
+    """Thirteen attacks do not make an interval."""
+    assert any("Only 13 attacks and 12 benign" in warning for warning in report.warnings)
+    assert all(each.measure.low is None for each in report.contenders[0].headline)
+    judged = tuple(case(n, is_attack=bool(n % 2)) for n in range(40))
+    outcomes = [outcome(n, 0.9 if n % 2 else 0.1) for n in range(40)]
+    large = summary_of(CONTENDERS[0], judged, outcomes, seed=0, rounds=20)
+    assert large.headline[0].measure.low is not None
+
+
+def test_a_report_is_read_from_a_file(report: Report, tmp_path: Path) -> None:
+    """None where there is no file, DataError where it is no report."""
+    path = tmp_path / "report.json"
+    assert read_report(path) is None
+    path.write_text(report_to_json(report), encoding="utf-8")
+    assert read_report(path) == report
+    path.write_text('{"schema": "promptguard.validation/1"}', encoding="utf-8")
+    with pytest.raises(DataError, match=r"report\.json is not a report"):
+        read_report(path)

@@ -14,11 +14,11 @@ from promptguard.conversation import Message, Role
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import DataError, EvaluationError, InputError
 from promptguard.guard import PromptGuard
-from promptguard.validation.contenders import Contender, dissected, engine
+from promptguard.runs.report import Manifest
+from promptguard.validation.contenders import Contender, Openers, Outcomes, dissected, engine
 from promptguard.validation.dataset import Case, Dataset
-from promptguard.validation.manifest import Manifest, manifest_of
-from promptguard.validation.openers import Openers
-from promptguard.validation.runner import Journal, Outcomes, run_cases
+from promptguard.validation.manifest import manifest_of
+from promptguard.validation.runner import RunJournal, run_cases
 
 STRICT = Settings(conversation=ControllerConfig(preset="strict"))
 ENGINE = engine("engine", STRICT)
@@ -120,7 +120,7 @@ def manifest(given: tuple[Case, ...], *, seed: int = 0) -> Manifest:
 
 def test_a_journal_takes_the_run_up_where_it_stopped(tmp_path: Path) -> None:
     """Cases in the journal are not judged again; a torn line is."""
-    given, path = cases(20), tmp_path / "j.jsonl"
+    given, path = cases(20), tmp_path / "outcomes.jsonl"
 
     class Stopped(Exception):
         pass
@@ -134,7 +134,7 @@ def test_a_journal_takes_the_run_up_where_it_stopped(tmp_path: Path) -> None:
             given,
             (ENGINE,),
             openers=OPENERS,
-            journal=Journal(path, manifest(given), resume=False),
+            journal=RunJournal(tmp_path, manifest(given)),
             on_case=stop,
         )
     path.write_bytes(path.read_bytes() + b'[{"index": 7, "cont')
@@ -143,7 +143,7 @@ def test_a_journal_takes_the_run_up_where_it_stopped(tmp_path: Path) -> None:
         given,
         (ENGINE,),
         openers=OPENERS,
-        journal=Journal(path, manifest(given), resume=True),
+        journal=RunJournal(tmp_path, manifest(given), resume=True),
         on_case=done.append,
     )
     assert done[0] == 7
@@ -153,25 +153,24 @@ def test_a_journal_takes_the_run_up_where_it_stopped(tmp_path: Path) -> None:
 
 def test_a_journal_of_another_run_is_refused(tmp_path: Path) -> None:
     """Other data, settings or seeds do not mix."""
-    given, path = cases(4), tmp_path / "j.jsonl"
-    run_cases(
-        given, (ENGINE,), openers=OPENERS, journal=Journal(path, manifest(given), resume=False)
-    )
-    other = Journal(path, manifest(given, seed=9), resume=True)
-    with pytest.raises(InputError, match="other data"):
+    given = cases(4)
+    run_cases(given, (ENGINE,), openers=OPENERS, journal=RunJournal(tmp_path, manifest(given)))
+    other = RunJournal(tmp_path, manifest(given, seed=9), resume=True)
+    with pytest.raises(InputError, match="seed"):
         run_cases(given, (ENGINE,), openers=OPENERS, journal=other)
 
 
 def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
     """A whole line that no run wrote is an error, not a result."""
-    given, path = cases(2), tmp_path / "j.jsonl"
-    run_cases(
-        given, (ENGINE,), openers=OPENERS, journal=Journal(path, manifest(given), resume=False)
-    )
+    given, path = cases(2), tmp_path / "outcomes.jsonl"
+    run_cases(given, (ENGINE,), openers=OPENERS, journal=RunJournal(tmp_path, manifest(given)))
     path.write_bytes(path.read_bytes() + b"nonsense\n")
     with pytest.raises(DataError):
         run_cases(
-            given, (ENGINE,), openers=OPENERS, journal=Journal(path, manifest(given), resume=True)
+            given,
+            (ENGINE,),
+            openers=OPENERS,
+            journal=RunJournal(tmp_path, manifest(given), resume=True),
         )
 
 

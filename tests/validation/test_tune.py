@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from labelled import noisy_tapes, tape
+from labelled import noisy_traces, trace
 
 from promptguard.errors import DataError
 from promptguard.risk.weights import Weights, load_weights, shipped_weights
+from promptguard.validation.calibrate import weights_to_toml, write_weights
 from promptguard.validation.fit import fit, quality_of
-from promptguard.validation.replay import VETO, peaks, reels_of, replayed
-from promptguard.validation.tape import totals
+from promptguard.validation.score_matrix import VETO, matrix_of, peaks, running_sums
+from promptguard.validation.score_trace import totals
 from promptguard.validation.tune import tune
-from promptguard.validation.weights_file import weights_to_toml, write_weights
 
 SHIPPED = shipped_weights()
 NAMES = ("semantic", "context", "fil", "trajectory")
@@ -35,18 +35,18 @@ def misled() -> Weights:
 @given(st.lists(st.lists(TURN, min_size=1, max_size=8), min_size=1, max_size=4), st.floats(-6, 2))
 def test_the_quick_replay_is_the_ledger(talks: list[list[dict[str, float]]], prior: float) -> None:
     """Arrays and ledger agree turn by turn, so that a fit means what it says."""
-    tapes = [tape(index, turns) for index, turns in enumerate(talks)]
-    reels = reels_of(tapes, SHIPPED)
-    for reel in reels.reels:
-        sums = replayed(reel, reels.signals, SHIPPED, prior)
-        for row, place in enumerate(reel.places):
-            assert sums[row] == pytest.approx(totals(tapes[place], SHIPPED, prior), abs=1e-9)
+    traces = [trace(index, turns) for index, turns in enumerate(talks)]
+    matrix = matrix_of(traces, SHIPPED)
+    for block in matrix.blocks:
+        sums = running_sums(block, matrix.signals, SHIPPED, prior)
+        for row, place in enumerate(block.places):
+            assert sums[row] == pytest.approx(totals(traces[place], SHIPPED, prior), abs=1e-9)
 
 
 def test_a_vetoed_tape_ranks_above_all() -> None:
     """The rules' veto is the strongest word."""
-    tapes = [tape(0, [{"fil": 1.0}]), tape(1, [{"fil": 0.0}], hard_turn=1)]
-    assert peaks(reels_of(tapes, SHIPPED), SHIPPED, -3.0)[1] == VETO
+    traces = [trace(0, [{"fil": 1.0}]), trace(1, [{"fil": 0.0}], hard_turn=1)]
+    assert peaks(matrix_of(traces, SHIPPED), SHIPPED, -3.0)[1] == VETO
 
 
 def test_quality_counts_each_attack_source_the_same() -> None:
@@ -58,17 +58,17 @@ def test_quality_counts_each_attack_source_the_same() -> None:
 
 def test_a_fit_learns_what_tells() -> None:
     """Noise loses weight against the signal that tells attacks apart."""
-    tapes = noisy_tapes(400, seed=2, telling="fil", noise="keywords")
+    traces = noisy_traces(400, seed=2, telling="fil", noise="keywords")
     before = misled()
-    after = fit(reels_of(tapes, before), before, passes=4)
+    after = fit(matrix_of(traces, before), before, passes=4)
     ratio = [w.signals["fil"].scale / w.signals["keywords"].scale for w in (before, after)]
     assert ratio[1] > 2 * ratio[0]
 
 
 def test_better_weights_are_found_and_can_be_loaded(tmp_path: Path) -> None:
     """The written file is one that the engine reads, and it says what it was fitted on."""
-    tapes = noisy_tapes(400, seed=2, telling="fil", noise="keywords")
-    tuned = tune(tapes, misled(), folds=3, passes=3)
+    traces = noisy_traces(400, seed=2, telling="fil", noise="keywords")
+    tuned = tune(traces, misled(), folds=3, passes=3)
     assert tuned.is_better
     assert tuned.after.mean > tuned.before.mean
     assert tuned.certainty >= 0.95
@@ -84,24 +84,24 @@ def test_better_weights_are_found_and_can_be_loaded(tmp_path: Path) -> None:
 def test_a_result_that_is_not_better_is_refused() -> None:
     """Where the signals say nothing, no weights are better beyond chance."""
     rng = np.random.default_rng(0)
-    tapes = [
-        tape(n, [{"fil": float(rng.random())}], is_attack=bool(n % 2), group=str(n))
+    traces = [
+        trace(n, [{"fil": float(rng.random())}], is_attack=bool(n % 2), group=str(n))
         for n in range(200)
     ]
-    assert not tune(tapes, SHIPPED, folds=3, passes=2).is_better
+    assert not tune(traces, SHIPPED, folds=3, passes=2).is_better
 
 
 def test_tuning_is_the_same_each_time() -> None:
     """A seed fixes the folds and the draws."""
-    tapes = noisy_tapes(120, seed=5, telling="fil", noise="keywords")
-    first, second = (tune(tapes, misled(), folds=3, passes=1, seed=1) for _ in range(2))
+    traces = noisy_traces(120, seed=5, telling="fil", noise="keywords")
+    first, second = (tune(traces, misled(), folds=3, passes=1, seed=1) for _ in range(2))
     assert first == second
 
 
 def test_too_little_data_is_refused_with_the_number_needed() -> None:
     """Fifty of each is the least."""
     with pytest.raises(DataError, match="at least 50"):
-        tune(noisy_tapes(60, seed=1, telling="fil", noise="keywords"), SHIPPED)
+        tune(noisy_traces(60, seed=1, telling="fil", noise="keywords"), SHIPPED)
 
 
 def test_weights_survive_being_written(tmp_path: Path) -> None:

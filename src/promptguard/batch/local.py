@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 
-from promptguard.batch.line import lines_of, lost_line, open_judge
+from promptguard.batch.verdict_lines import Opener, lines_of, lost_line, open_judge
 from promptguard.config import ControllerConfig
 from promptguard.records import Fault, Record
-from promptguard.turns.judge import TurnJudge
-from promptguard.workers import work_off
-
-Opener = Callable[[ControllerConfig], TurnJudge]
+from promptguard.workers import map_ordered
 
 
 def judge_locally(
@@ -20,12 +17,12 @@ def judge_locally(
     *,
     jobs: int = 1,
     opener: Opener = open_judge,
-) -> Iterator[str]:
+) -> Generator[str, None, None]:
     """Yield one line per item, in the order of the items.
 
     `opener` makes the judge of each process and must be picklable where there are several.
     """
-    return work_off(partial(_open, opener, config), items, jobs=jobs, lost=lost_line)
+    return map_ordered(partial(_open, opener, config), items, jobs=jobs, lost=lost_line)
 
 
 def _open(

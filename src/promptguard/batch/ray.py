@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from promptguard.batch.line import lines_of, open_judge
-from promptguard.batch.local import Opener
+from promptguard.batch.verdict_lines import Opener, lines_of, open_judge
 from promptguard.config import ControllerConfig
 from promptguard.errors import ConfigError
 from promptguard.records import Fault, Record
@@ -23,13 +22,13 @@ def judge_on_ray(
     *,
     jobs: int = 1,
     opener: Opener = open_judge,
-) -> Iterator[str]:
+) -> Generator[str, None, None]:
     """Yield one line per item, in the order of the items; `jobs` actors hold a judge each.
 
     Uses the cluster that the process is connected to, else one of its own. Items travel in
     blocks, so that a long input need not fit in memory.
     """
-    ray = _ray()
+    ray = require_ray()
     opener(config)  # what cannot be opened fails here, with its own error, not in an actor
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
@@ -65,7 +64,8 @@ def _judge_block(
     return [lines[number] for number in range(len(block))]
 
 
-def _ray() -> Any:
+def require_ray() -> Any:
+    """Return the package; ConfigError where it is not installed."""
     try:
         import ray
         import ray.data

@@ -11,7 +11,7 @@ from promptguard.errors import PromptGuardError
 
 EXIT_ALLOW, EXIT_CAUTION, EXIT_BLOCK, EXIT_ERROR = 0, 1, 2, 3
 _COMMANDS = {
-    "calibrate": "measure",
+    "calibrate": "calibrate",
     "chat": "chat",
     "check": "check",
     "doctor": "doctor",
@@ -25,8 +25,8 @@ _COMMANDS = {
     "scan": "scan",
     "serve": "serve",
     "sessions": "sessions",
-    "tune": "measure",
-    "validate": "measure",
+    "tune": "tune",
+    "validate": "validate",
 }
 
 

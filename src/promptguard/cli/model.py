@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from promptguard.cli import EXIT_ALLOW
-from promptguard.errors import DataError, ModelError
+from promptguard.errors import ModelError
 
 if TYPE_CHECKING:
     from promptguard.model.artifact import Artifact
+    from promptguard.runs.report import Report
 
 EXIT_DAMAGED = 1
 MEASURED = "measured.json"
@@ -30,30 +31,12 @@ ATTACKS = (
 )
 
 
-class MeasuredNumber(BaseModel):
-    """One measured number with its interval."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    name: str
-    value: float
-    low: float
-    high: float
-
-
-class Measured(BaseModel):
-    """What `benchmarks/quality.py` published, as far as it is shown here."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    model: str
-    cases: int
-    numbers: tuple[MeasuredNumber, ...]
-
-
 _folder = click.option(
     "--folder", type=click.Path(file_okay=False), help="A model other than the shipped one."
 )
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 @click.group()
@@ -63,27 +46,40 @@ def model() -> None:
 
 @model.command()
 @_folder
-def info(folder: str | None) -> None:
+@_json
+def info(folder: str | None, as_json: bool) -> None:
     """Print manifest, size, calibration and measured quality."""
-    for line in describe(_artifact(folder)):
+    artifact = _artifact(folder)
+    if as_json:
+        click.echo(json.dumps(described(artifact), indent=1))
+        return
+    for line in describe(artifact):
         click.echo(line)
 
 
 @model.command()
 @_folder
+@_json
 @click.pass_context
-def verify(ctx: click.Context, folder: str | None) -> None:
+def verify(ctx: click.Context, folder: str | None, as_json: bool) -> None:
     """Check the files against their hashes, load them and judge a few texts.
 
     Exit code: 0 where all is sound, 1 where something is damaged.
     """
+    passed: list[str] = []
+    damage = ""
     try:
         for line in examine(_artifact(folder)):
-            click.echo(f"ok      {line}")
+            passed.append(line)
+            if not as_json:
+                click.echo(f"ok      {line}")
     except ModelError as error:
-        click.echo(f"damaged {error}")
-        ctx.exit(EXIT_DAMAGED)
-    ctx.exit(EXIT_ALLOW)
+        damage = str(error)
+    if as_json:
+        click.echo(json.dumps({"is_sound": not damage, "passed": passed, "damage": damage}))
+    elif damage:
+        click.echo(f"damaged {damage}")
+    ctx.exit(EXIT_DAMAGED if damage else EXIT_ALLOW)
 
 
 def describe(artifact: Artifact) -> Iterator[str]:
@@ -103,6 +99,18 @@ def describe(artifact: Artifact) -> Iterator[str]:
         yield f"{name:14} {fit.scale:7.3f} {fit.shift:7.3f} {bar:9.3f}"
     yield ""
     yield from _measured_lines(artifact)
+
+
+def described(artifact: Artifact) -> dict[str, object]:
+    """Return what there is to know of a model, as it is written to JSON."""
+    from dataclasses import asdict
+
+    measured = _measured(artifact)
+    return {
+        "manifest": artifact.manifest.model_dump(mode="json"),
+        "folder": str(artifact.folder),
+        "measured": None if measured is None else asdict(measured),
+    }
 
 
 def examine(artifact: Artifact) -> Iterator[str]:
@@ -137,21 +145,22 @@ def _size(path: Path) -> str:
 
 
 def _measured_lines(artifact: Artifact) -> Iterator[str]:
-    found = _measured(artifact.folder / MEASURED)
+    from promptguard.runs.rendering import headline_rows
+
+    found = _measured(artifact)
     if found is None:
         yield "No measured quality comes with this model."
         return
-    own = artifact.manifest.identity
-    whose = "" if found.model == own else f", with another model ({found.model})"
-    yield f"measured on {found.cases:,} test cases{whose}; [95 % interval]"
-    for number in found.numbers:
-        yield f"{number.name:32} {number.value:9.3f}  [{number.low:.3f}, {number.high:.3f}]"
+    own, model = artifact.manifest.identity, found.manifest.model
+    whose = "" if model == own else f", with another model ({model})"
+    yield f"measured on {found.cases:,} test cases{whose}; value (95 % interval)"
+    for summary in found.contenders:
+        yield f"{summary.name}:"
+        for label, value in headline_rows(summary):
+            yield f"  {label:52} {value}"
 
 
-def _measured(path: Path) -> Measured | None:
-    if not path.is_file():
-        return None
-    try:
-        return Measured.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValidationError):
-        raise DataError(f"{path} is broken; write it again with benchmarks/quality.py.") from None
+def _measured(artifact: Artifact) -> Report | None:
+    from promptguard.runs.report import read_report
+
+    return read_report(artifact.folder / MEASURED)

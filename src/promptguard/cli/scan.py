@@ -2,75 +2,137 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION, EXIT_ERROR
+from promptguard.cli.progress import describing
+from promptguard.errors import InputError
+
 if TYPE_CHECKING:
-    from promptguard.batch.run import Tally
+    from promptguard.batch.scan import FileOutput, ScanCounts, StreamOutput
+    from promptguard.config import ControllerConfig
+
+STDOUT = "-"
+EXIT_INTERRUPTED = 130
 
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--out", required=True, type=click.Path(dir_okay=False), help="File to write.")
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False), help="File to write, - for stdout."
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: one per core.")
 @click.option(
     "--engine", type=click.Choice(["local", "ray"]), default="local", help="Where to work."
 )
 @click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
-@click.option("--resume", is_flag=True, help="Keep what OUT holds and go on from there.")
+@click.option("--resume", is_flag=True, help="Keep what OUT holds and judge only what is new.")
+@click.option("--force", is_flag=True, help="Replace OUT where it exists.")
 @click.option("--field", "fields", multiple=True, help="NAME=FIELD of the input; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+@click.pass_context
 def scan(
+    ctx: click.Context,
     inputs: tuple[str, ...],
     out: str,
     jobs: int | None,
     engine: str,
     config_file: str | None,
     resume: bool,
+    force: bool,
     fields: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Judge the conversations in INPUT: JSONL, JSON, CSV, Parquet (gzipped or not), - for stdin.
 
     OUT gets one line per record, in their order; a record that cannot be judged gets a line
-    with `error`.
+    with `error`. Exit code: 0 where every record was judged, 1 where some could not be, 3 where
+    none was, 130 after an interrupt.
     """
-    from promptguard.batch.run import Engine
-    from promptguard.batch.run import scan as run
+    from promptguard.batch.scan import Engine, ScanCounts
+    from promptguard.batch.scan import scan as run
     from promptguard.config import load_settings
     from promptguard.records import FieldMap, input_files, read_records
     from promptguard.workers import default_jobs
 
     config = load_settings(config_file).conversation
-    records = read_records(input_files(inputs), FieldMap.parse(fields))
-    with _progress() as on_line:
-        tally = run(
-            records,
-            config,
-            Path(out),
-            jobs=jobs or default_jobs(),
-            engine=Engine(engine),
-            resume=resume,
-            on_line=on_line,
-        )
-    click.echo(_summary(tally), err=True)
+    files = input_files(inputs)
+    if out != STDOUT:
+        _require_other(out, inputs)
+        files = tuple(file for file in files if not _is_same(file, out))
+    records = read_records(files, FieldMap.parse(fields))
+    output = _output(out, config, resume=resume, force=force)
+    counts = ScanCounts()
+
+    def on_line(now: ScanCounts) -> None:
+        nonlocal counts
+        counts = now
+        show(_summary(now))
+
+    try:
+        with describing() as show:
+            run(
+                records,
+                config,
+                output,
+                jobs=jobs or default_jobs(),
+                engine=Engine(engine),
+                on_line=on_line,
+            )
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted. {_kept(counts, out)}", err=True)
+        ctx.exit(EXIT_INTERRUPTED)
+    if as_json:
+        click.echo(json.dumps(asdict(counts)), err=out == STDOUT)
+    else:
+        click.echo(_summary(counts), err=True)
+    ctx.exit(_exit_code(counts))
 
 
-def _summary(tally: Tally) -> str:
-    before = f", {tally.resumed} taken up from before" if tally.resumed else ""
-    return f"{tally.judged} judged, {tally.flagged} flagged, {tally.failed} failed{before}."
+def _exit_code(counts: ScanCounts) -> int:
+    if not counts.judged and not counts.resumed:
+        return EXIT_ERROR
+    return EXIT_CAUTION if counts.failed else EXIT_ALLOW
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[Tally], None]]:
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+def _output(
+    out: str, config: ControllerConfig, *, resume: bool, force: bool
+) -> FileOutput | StreamOutput:
+    from promptguard.batch.scan import FileOutput, StreamOutput
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("opening")
-        yield lambda tally: bar.update(task, description=_summary(tally))
+    if out != STDOUT:
+        return FileOutput(Path(out), config, resume=resume, overwrite=force)
+    if resume:
+        raise InputError("Standard output keeps no lines to resume; name a file.")
+    return StreamOutput(sys.stdout)
+
+
+def _require_other(out: str, inputs: Iterable[str]) -> None:
+    """Refuse to write over what was named to be read."""
+    if any(_is_same(item, out) for item in inputs):
+        raise InputError(f"{out} is an input as well; choose another file for --out.")
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        return False
+
+
+def _summary(counts: ScanCounts) -> str:
+    before = f", {counts.resumed} kept from before" if counts.resumed else ""
+    return f"{counts.judged} judged, {counts.flagged} flagged, {counts.failed} failed{before}."
+
+
+def _kept(counts: ScanCounts, out: str) -> str:
+    if out == STDOUT:
+        return _summary(counts)
+    return f"{_summary(counts)} {out} keeps them; --resume goes on."

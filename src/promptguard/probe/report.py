@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from html import escape
 
 from promptguard.errors import InputError
-from promptguard.probe.intervals import cluster_bootstrap, wilson
 from promptguard.probe.record import ProbeRecord
 from promptguard.protocols import Usage
 from promptguard.rubrics.contradiction import Verdict
+from promptguard.runs.intervals import cluster_bootstrap, wilson
 
 _SEED = 20_240_001
 

@@ -31,7 +31,8 @@ Row = tuple[int, object]
 def input_files(given: Iterable[str | Path]) -> tuple[str, ...]:
     """Return the files named, with the readable ones inside a folder in order of their names.
 
-    Raises InputError for what does not exist.
+    A folder's files that a scan wrote (they have a `NAME.run` beside them) are left out. Raises
+    InputError for what does not exist.
     """
     found: list[str] = []
     for item in map(str, given):
@@ -39,7 +40,7 @@ def input_files(given: Iterable[str | Path]) -> tuple[str, ...]:
         if item == STDIN or path.is_file():
             found.append(item)
         elif path.is_dir():
-            inside = sorted(p for p in path.iterdir() if _suffix(p.name) in _SUFFIXES)
+            inside = sorted(p for p in path.iterdir() if _is_input(p))
             if not inside:
                 raise InputError(f"{item} holds no JSONL, JSON, CSV or Parquet file.")
             found += map(str, inside)
@@ -48,6 +49,11 @@ def input_files(given: Iterable[str | Path]) -> tuple[str, ...]:
         else:
             raise InputError(f"{item} does not exist.")
     return tuple(found)
+
+
+def _is_input(path: Path) -> bool:
+    is_written = path.with_name(path.name + ".run").exists()
+    return _suffix(path.name) in _SUFFIXES and not is_written
 
 
 def read_records(

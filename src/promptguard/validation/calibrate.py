@@ -1,17 +1,107 @@
-"""Thresholds for a false-positive budget: the engine's prior, or a prompt's falsehood."""
+"""Thresholds for a false-positive budget, by split-conformal prediction.
+
+The budget is kept on data like that which was given: for the engine by its prior, for single
+prompts by the falsehood from which they are blocked.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from promptguard.errors import DataError
+import tomli_w
+
+from promptguard.errors import ConfigError, DataError
 from promptguard.risk.weights import Budget, Weights
 from promptguard.state import Mode
-from promptguard.validation.conformal import Conformal, conformal
-from promptguard.validation.outcome import Outcome
-from promptguard.validation.tape import Tape, critical_prior, is_blocked
+from promptguard.validation.contenders import Outcome
+from promptguard.validation.score_trace import ScoreTrace, critical_prior, is_blocked
+
+CONFIDENCE = 0.95
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conformal:
+    """A threshold that at most `share` of new benign cases exceed, on average over samples.
+
+    `rank` of the `n` scores, in rising order, is the threshold. With 95 % confidence over the
+    sample that was drawn, the share stays below `upper`.
+    """
+
+    share: float
+    n: int
+    rank: int
+    threshold: float
+    upper: float
+
+    @property
+    def statement(self) -> str:
+        """What is promised, and on what."""
+        return (
+            f"At most {self.share:.2%} of benign cases exceed it, on average over samples of "
+            f"{self.n} drawn alike; for this sample, below {self.upper:.2%} with 95 % confidence."
+        )
+
+
+def least_cases(share: float) -> int:
+    """Return how many benign cases a budget needs at least."""
+    return math.ceil(1 / share - 1e-9) - 1
+
+
+def conformal(scores: Sequence[float], share: float) -> Conformal:
+    """Return the threshold for a budget; DataError says how many cases are needed."""
+    n = len(scores)
+    rank = math.ceil((n + 1) * (1 - share) - 1e-9)
+    if rank > n or not n:
+        raise DataError(
+            f"A budget of {share:.2%} needs at least {least_cases(share)} benign cases, "
+            f"there are {n}; give more data or a larger budget."
+        )
+    return Conformal(
+        share=share,
+        n=n,
+        rank=rank,
+        threshold=sorted(scores)[rank - 1],
+        upper=upper_share(n, rank),
+    )
+
+
+def upper_share(n: int, rank: int, confidence: float = CONFIDENCE) -> float:
+    """Return the share that the true one stays below, in `confidence` of the samples.
+
+    The share above the rank-th of n scores is Beta(n + 1 - rank, rank); its quantile is found
+    by halving, on the binomial sum that equals its distribution function.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _binomial_upto(n, n - rank, middle) > 1 - confidence:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _binomial_upto(n: int, most: int, share: float) -> float:
+    """Return the chance of at most `most` hits in `n` tries of `share`."""
+    if share <= 0.0:
+        return 1.0
+    if share >= 1.0:
+        return float(most >= n)
+    hit, miss = math.log(share), math.log1p(-share)
+    return math.fsum(
+        math.exp(
+            math.lgamma(n + 1)
+            - math.lgamma(k + 1)
+            - math.lgamma(n - k + 1)
+            + k * hit
+            + (n - k) * miss
+        )
+        for k in range(most + 1)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +122,7 @@ class CalibratedPrior:
 
 
 def calibrate_prior(
-    tapes: Sequence[Tape], weights: Weights, share: float, *, mode: Mode = Mode.CRITICAL
+    traces: Sequence[ScoreTrace], weights: Weights, share: float, *, mode: Mode = Mode.CRITICAL
 ) -> CalibratedPrior:
     """Return the prior under which at most `share` of benign conversations reach `mode`.
 
@@ -40,17 +130,17 @@ def calibrate_prior(
     exceeds the budget.
     """
     start = dict(weights.modes.starts())[mode]
-    benign = [tape for tape in tapes if not tape.is_attack]
-    bound = conformal([-critical_prior(tape, weights, start) for tape in benign], share)
+    benign = [trace for trace in traces if not trace.is_attack]
+    bound = conformal([-critical_prior(trace, weights, start) for trace in benign], share)
     if math.isinf(bound.threshold):
-        vetoed = sum(tape.hard_turn is not None for tape in benign)
+        vetoed = sum(trace.hard_turn is not None for trace in benign)
         raise DataError(
             f"The rules alone block {vetoed} of {len(benign)} benign conversations, more than a "
             f"budget of {share:.2%}; no prior can keep it. Look at the rules, or raise the budget."
         )
     # Just below the prior that blocks the case at the threshold.
     prior = -bound.threshold - 1e-6
-    blocked = sum(is_blocked(tape, weights, prior, start) for tape in benign)
+    blocked = sum(is_blocked(trace, weights, prior, start) for trace in benign)
     return CalibratedPrior(prior=prior, bound=bound, blocked=blocked)
 
 
@@ -99,3 +189,28 @@ def next_version(version: str) -> str:
     """Return the version after this one: its last number raised by one."""
     head, dot, last = version.rpartition(".")
     return f"{head}{dot}{int(last) + 1}" if last.isdigit() else f"{version}.1"
+
+
+def weights_to_toml(weights: Weights) -> str:
+    """Return weights in the form that `risk/weights.py` reads."""
+    return tomli_w.dumps(_rounded(weights.model_dump()))
+
+
+def write_weights(weights: Weights, path: Path) -> None:
+    """Write a weights file; raises ConfigError where that fails."""
+    try:
+        path.write_text(weights_to_toml(weights), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def _rounded(part: Mapping[str, object]) -> dict[str, object]:
+    return {name: _round(value) for name, value in part.items()}
+
+
+def _round(value: object) -> object:
+    if isinstance(value, float):
+        return round(value, _DIGITS)
+    if isinstance(value, Mapping):
+        return _rounded(value)
+    return [_round(item) for item in value] if isinstance(value, (list, tuple)) else value

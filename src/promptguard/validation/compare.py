@@ -5,63 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from promptguard.validation.contenders import Contender
+from promptguard.runs.report import Attribution, Pairing, SignalAttribution, SignalShare
+from promptguard.validation.contenders import Contender, Outcome, Outcomes
 from promptguard.validation.dataset import Case
-from promptguard.validation.outcome import Outcome
-from promptguard.validation.runner import Outcomes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairing:
-    """Two contenders on the same cases: how often only one was right, and McNemar's p."""
-
-    first: str
-    second: str
-    only_first_right: int
-    only_second_right: int
-    p_value: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attribution:
-    """Attacks caught. `matrix[i][j]` counts those that i caught and j missed.
-
-    `only_by[i]` is what no other contender caught among the parts (for a combination: what no
-    part caught); `only_together` what some combination caught and no part did.
-    """
-
-    names: tuple[str, ...]
-    caught: tuple[int, ...]
-    matrix: tuple[tuple[int, ...], ...]
-    only_by: tuple[int, ...]
-    only_together: int
-    attacks: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalShare:
-    """A signal in the attacks that the engine caught.
-
-    `alone` were caught by its evidence and the prior alone, `needed` would have been missed
-    without it.
-    """
-
-    signal: str
-    alone: int
-    needed: int
-    mean_nats: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalAttribution:
-    """Which signals caught the attacks; `only_together` took several, `hard` the rules' veto."""
-
-    caught: int
-    hard: int
-    only_together: int
-    signals: tuple[SignalShare, ...]
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

@@ -1,12 +1,21 @@
-"""Who is measured: configurations of the engine and of the evaluation of single prompts."""
+"""Who is measured, and what each said of a case.
+
+A contender is a configuration of the engine or of the evaluation of single prompts.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
 
 from promptguard.config import ControllerConfig, PromptGuardConfig, Settings
 from promptguard.core.ensemble import MERGES
+from promptguard.errors import DataError
+from promptguard.guard import PromptGuard
 from promptguard.signals import load_signals
+from promptguard.turns.judge import TurnJudge
 
 MODEL_SIGNALS = ("semantic", "context")
 
@@ -23,6 +32,45 @@ class Contender:
     settings: ControllerConfig | PromptGuardConfig
     is_part: bool = False
     counts_hard: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Openers:
+    """Makers of judge and guard; picklable where several processes are used."""
+
+    judge: Callable[[ControllerConfig], TurnJudge] = TurnJudge.open
+    guard: Callable[[PromptGuardConfig], PromptGuard] = PromptGuard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One contender's judgement of one case; `error` is not empty where it could not judge.
+
+    `score` in [0,1] ranks cases. `risks` are the scores turn by turn, `turn_ms` how long each
+    took (empty where it was not measured). `nats` is what each signal weighed at the turn that
+    decided: the first flagged one, else the riskiest.
+    """
+
+    index: int
+    contender: str
+    score: float = 0.0
+    is_flagged: bool = False
+    flagged_turn: int | None = None
+    is_hard: bool = False
+    risks: tuple[float, ...] = ()
+    turn_ms: tuple[float, ...] = ()
+    nats: tuple[tuple[str, float], ...] = ()
+    cost_usd: float = 0.0
+    error: str = ""
+
+    @property
+    def turns(self) -> int:
+        """How many turns were judged."""
+        return len(self.risks)
+
+
+Outcomes = dict[str, tuple[Outcome, ...]]
+"""A contender's name to its outcomes, in the order of the cases."""
 
 
 def engine(name: str, settings: Settings) -> Contender:
@@ -81,3 +129,19 @@ def _merges(asked: PromptGuardConfig, types: tuple[str, ...]) -> tuple[Contender
         )
         for strategy in MERGES.names()
     )
+
+
+def outcomes_to_line(outcomes: tuple[Outcome, ...]) -> str:
+    """Return the outcomes of one case as one line of JSON."""
+    return _OUTCOMES.dump_json(outcomes, exclude_defaults=True).decode()
+
+
+def outcomes_from_line(line: str | bytes) -> tuple[Outcome, ...]:
+    """Read what `outcomes_to_line` wrote."""
+    try:
+        return _OUTCOMES.validate_json(line)
+    except ValidationError:
+        raise DataError("The journal holds a line that no run wrote; begin a new one.") from None
+
+
+_OUTCOMES: TypeAdapter[tuple[Outcome, ...]] = TypeAdapter(tuple[Outcome, ...])

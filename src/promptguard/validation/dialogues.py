@@ -1,46 +1,25 @@
-"""How early an attack that takes several turns is seen, and how often talk is taken for one."""
+"""Conversations of several turns: how early attacks are seen, and whether their order matters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import fmean, median
 
+from promptguard.conversation import Message, Role
+from promptguard.runs.intervals import Measure, measure
+from promptguard.runs.report import Dialogues, OrderTest, Timing
+from promptguard.turns.walk import Step, steps_of
+from promptguard.validation.contenders import Outcome
+from promptguard.validation.dataset import Case
 from promptguard.validation.groups import Judged
-from promptguard.validation.intervals import Measure, Redrawn, measure
+from promptguard.validation.metrics import Redrawn
 
 PARTS = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """Blocks against the first openly hostile turn, where that turn is known."""
-
-    known: int
-    early: int
-    on_turn: int
-    late: int
-    missed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialogues:
-    """Conversations of at least two turns.
-
-    `share_spoken` is the mean share of an attack's turns that were spoken when it was seen,
-    `lead_turns` the mean number of turns still to come. `spoken_counts[i]` counts the attacks
-    seen in the i-th tenth.
-    """
-
-    attacks: int
-    benign: int
-    detection_rate: Measure
-    false_alarms_per_1000: Measure
-    detection_turn: float | None
-    share_spoken: float | None
-    lead_turns: float | None
-    spoken_counts: tuple[int, ...]
-    timing: Timing
+MOST_SHUFFLED = 200
+LEAST_TURNS = 3
+MATERIAL = 0.01
 
 
 def dialogues_of(judged: Sequence[Judged], pool: Redrawn) -> Dialogues:
@@ -83,3 +62,44 @@ def _share(part: int, whole: int, scale: float, pool: Redrawn) -> Measure:
     if not whole:
         return Measure()
     return measure(scale * part / whole, scale * pool.hits(part, whole) / whole)
+
+
+def shuffled_cases(
+    cases: Sequence[Case], *, seed: int, most: int = MOST_SHUFFLED
+) -> tuple[Case, ...]:
+    """Return a drawn sample of attack conversations with their turns in another order."""
+    rng = random.Random(seed)
+    long = [c for c in cases if c.is_attack and len(steps_of(c.messages)) >= LEAST_TURNS]
+    chosen = rng.sample(long, min(most, len(long)))
+    return tuple(_shuffled(case, rng) for case in sorted(chosen, key=lambda case: case.index))
+
+
+def order_test(spoken: Sequence[Outcome], shuffled: Sequence[Outcome]) -> OrderTest:
+    """Compare the outcomes of shuffled cases with those of the same cases as they were."""
+    by_index = {outcome.index: outcome for outcome in spoken}
+    pairs = [(by_index[o.index], o) for o in shuffled if not o.error]
+    shifts = [as_was.risks[-1] - other.risks[-1] for as_was, other in pairs if not as_was.error]
+    if not shifts:
+        return OrderTest(conversations=0, changed=None, mean_shift=None)
+    return OrderTest(
+        conversations=len(shifts),
+        changed=fmean(abs(shift) >= MATERIAL for shift in shifts),
+        mean_shift=fmean(shifts),
+    )
+
+
+def _shuffled(case: Case, rng: random.Random) -> Case:
+    steps = list(steps_of(case.messages))
+    order = list(range(len(steps)))
+    while order == sorted(order):
+        rng.shuffle(order)
+    said = [message for place in order for message in _messages(steps[place])]
+    return replace(case, messages=tuple(said), attack_turn=None)
+
+
+def _messages(step: Step) -> Iterator[Message]:
+    yield Message(role=Role.USER, content=step.turn.text)
+    for content in step.turn.tool_contents:
+        yield Message(role=Role.TOOL, content=content)
+    if step.reply is not None:
+        yield Message(role=Role.ASSISTANT, content=step.reply)

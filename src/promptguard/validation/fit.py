@@ -1,4 +1,4 @@
-"""Evidence weights fitted to tapes: a search along one number at a time."""
+"""Evidence weights fitted to traces: a search along one number at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from promptguard.risk.weights import PRESETS, Weights
 from promptguard.validation.metrics import recall_at, roc_auc
-from promptguard.validation.replay import Array, Reels, peaks
+from promptguard.validation.score_matrix import Array, ScoreMatrix, peaks
 
 LOSS_SHARE = 0.1
 FIRST_STEP, LAST_STEP = 0.5, 0.1
@@ -48,28 +48,28 @@ def quality_of(scores: Array, is_attack: Flags, sources: Names) -> Quality:
     )
 
 
-def fit(reels: Reels, start: Weights, *, passes: int = PASSES) -> Weights:
-    """Return weights that rank these tapes better than `start` does, or `start`.
+def fit(matrix: ScoreMatrix, start: Weights, *, passes: int = PASSES) -> Weights:
+    """Return weights that rank these traces better than `start` does, or `start`.
 
     Scales, shifts, half-life, residue and relief are moved one at a time, with a step that
     is halved when nothing helps any more. What decides is the quality of the ranking and, for
     a tenth, the loss of the risk as a probability.
     """
-    sources = np.array(reels.sources)
+    sources = np.array(matrix.sources)
     best, step = start, FIRST_STEP
     prior = start.prior_for(PRESETS["balanced"])
-    least = _loss(peaks(reels, best, prior), reels.is_attack, sources)
+    least = _loss(peaks(matrix, best, prior), matrix.is_attack, sources)
     for _ in range(passes):
         before = least
-        for knob in _knobs(reels.signals, start):
+        for knob in _knobs(matrix.signals, start):
             for change in (step, -step):
                 tried = knob.turned(best, change)
-                found = _loss(peaks(reels, tried, prior), reels.is_attack, sources)
+                found = _loss(peaks(matrix, tried, prior), matrix.is_attack, sources)
                 if found < least - 1e-6:
                     best, least = tried, found
                     break
-        prior = blocking_prior(peaks(reels, best, prior), reels.is_attack)
-        least = _loss(peaks(reels, best, prior), reels.is_attack, sources)
+        prior = blocking_prior(peaks(matrix, best, prior), matrix.is_attack)
+        least = _loss(peaks(matrix, best, prior), matrix.is_attack, sources)
         if before - least < 1e-4:
             step /= 2
             if step < LAST_STEP:

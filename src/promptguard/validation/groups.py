@@ -3,55 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from promptguard.runs.intervals import Drawn, Measure, macro, measure
+from promptguard.runs.report import Acceptance, Group, Macro
+from promptguard.validation.contenders import Outcome
 from promptguard.validation.dataset import Case
-from promptguard.validation.intervals import Drawn, Measure, Redrawn, macro, measure
-from promptguard.validation.metrics import Scores, calibration_error, reliability, roc_auc
-from promptguard.validation.outcome import Outcome
+from promptguard.validation.metrics import (
+    Redrawn,
+    Scores,
+    calibration_error,
+    reliability,
+    roc_auc,
+)
 
 HARD_NEGATIVE = "hard_negative"
 LEAST_OF_BOTH = 20
+_EXTRACTIVE = ("extract",)
+_MANIPULATIVE = ("jailbreak", "injection", "override", "persona")
 
 Judged = tuple[Case, Outcome]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Measures of one group.
-
-    `auc` and the recalls hold the group's attacks against the benign cases of all groups;
-    `auc_within` against its own, where it has at least twenty of both.
-    """
-
-    name: str
-    attacks: int
-    benign: int
-    recall: Measure = field(default_factory=Measure)
-    precision: Measure = field(default_factory=Measure)
-    false_positive_rate: Measure = field(default_factory=Measure)
-    f1: Measure = field(default_factory=Measure)
-    accuracy: Measure = field(default_factory=Measure)
-    auc: Measure = field(default_factory=Measure)
-    auc_within: Measure = field(default_factory=Measure)
-    recall_at_1: Measure = field(default_factory=Measure)
-    recall_at_5: Measure = field(default_factory=Measure)
-    over_defence_accuracy: Measure = field(default_factory=Measure)
-    calibration_error: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Macro:
-    """Means over sources, each counting the same; rates over those that have the label."""
-
-    auc: Measure
-    recall_at_1: Measure
-    recall_at_5: Measure
-    auc_within: Measure
-    recall: Measure
-    false_positive_rate: Measure
 
 
 def scores_of(judged: Sequence[Judged], *, is_attack: bool) -> Scores:
@@ -142,3 +114,38 @@ def _ratio(part: float, whole: float, drawn_part: Scores, drawn_whole: Scores | 
         return Measure()
     with np.errstate(invalid="ignore", divide="ignore"):
         return measure(part / whole, np.asarray(drawn_part / drawn_whole, dtype=float))
+
+
+def acceptance_of(judged: Sequence[Judged], pool: Redrawn) -> Acceptance:
+    """Measure the four; an attack that is neither counts only in the overall accuracy."""
+    return Acceptance(
+        manipulative_accuracy=_flagged_share([j for j in judged if is_manipulative(j[0])], pool),
+        extractive_recall=_flagged_share([j for j in judged if is_extractive(j[0])], pool),
+        reciprocal_false_positives=_flagged_share([j for j in judged if not j[0].is_attack], pool),
+        overall_accuracy=_share([case.is_attack == o.is_flagged for case, o in judged], pool),
+    )
+
+
+def is_extractive(case: Case) -> bool:
+    """Say whether a case asks for what is not the user's: by label, else by category."""
+    return case.is_attack and (case.label == "extractive" or _names(case, _EXTRACTIVE))
+
+
+def is_manipulative(case: Case) -> bool:
+    """Say whether a case turns the assistant against its instructions."""
+    is_named = case.label == "manipulative" or _names(case, _MANIPULATIVE)
+    return case.is_attack and is_named and not is_extractive(case)
+
+
+def _names(case: Case, words: tuple[str, ...]) -> bool:
+    return case.label == "attack" and any(word in case.category for word in words)
+
+
+def _flagged_share(judged: Sequence[Judged], pool: Redrawn) -> Measure:
+    return _share([o.is_flagged for _, o in judged], pool)
+
+
+def _share(hits: Sequence[bool], pool: Redrawn) -> Measure:
+    if not hits:
+        return Measure()
+    return measure(sum(hits) / len(hits), pool.hits(sum(hits), len(hits)) / len(hits))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -13,33 +12,11 @@ from promptguard.config import ControllerConfig, config_hash
 from promptguard.errors import ModelError
 from promptguard.model.artifact import bundled
 from promptguard.risk.weights import load_weights, shipped_weights
+from promptguard.runs.report import Configured, Manifest
 from promptguard.validation.contenders import Contender
-from promptguard.validation.dataset import DataFile, Dataset
+from promptguard.validation.dataset import Dataset
 
 _PACKAGES = ("promptguard", "numpy", "onnxruntime", "tokenizers")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configured:
-    """A contender's settings as JSON, their hash, and the weights behind them."""
-
-    name: str
-    sha256: str
-    settings: str
-    weights: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """Everything that a run depended on; equal manifests promise equal verdicts."""
-
-    files: tuple[DataFile, ...]
-    cases: str
-    seed: int
-    contenders: tuple[Configured, ...]
-    model: str
-    versions: tuple[tuple[str, str], ...]
-    python: str
 
 
 def manifest_of(dataset: Dataset, contenders: Sequence[Contender], *, seed: int) -> Manifest:

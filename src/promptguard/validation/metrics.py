@@ -1,4 +1,4 @@
-"""Measures of a ranking and of a decision, on plain arrays."""
+"""Measures of a ranking and of a decision on plain arrays, and their bootstrap."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from promptguard.runs.intervals import Drawn
+from promptguard.runs.report import Bin
+
 Scores = npt.NDArray[np.float64]
 BINS = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bin:
-    """Cases whose score falls between `low` and `high`: how many, what was said, what was so."""
-
-    low: float
-    high: float
-    count: int
-    mean_score: float
-    attack_share: float
+ROUNDS = 300
 
 
 def roc_auc(attack: Scores, ordered_benign: Scores) -> float | None:
@@ -83,7 +76,7 @@ def reliability(
 
 
 def calibration_error(bins: tuple[Bin, ...]) -> float | None:
-    """Return the mean distance between what was said and what was so, by size of bin."""
+    """Return the mean distance between predicted risk and observed rate, by size of bin."""
     total = sum(each.count for each in bins)
     if not total:
         return None
@@ -93,3 +86,46 @@ def calibration_error(bins: tuple[Bin, ...]) -> float | None:
 def percentile(values: Scores, share: float) -> float | None:
     """Return the value that `share` of the values do not exceed; None without values."""
     return float(np.quantile(values, share)) if values.size else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """How attacks rank against the benign cases."""
+
+    auc: Drawn
+    recall_at_1: Drawn
+    recall_at_5: Drawn
+
+
+class Redrawn:
+    """Benign scores drawn again `rounds` times, shared by every group that is held to them."""
+
+    def __init__(self, benign: Scores, *, seed: int, rounds: int = ROUNDS) -> None:
+        self.rounds = rounds
+        self.benign = np.sort(benign)
+        self._rng = np.random.default_rng(seed)
+        again = [
+            np.sort(self._rng.choice(benign, benign.size))
+            for _ in range(rounds * bool(benign.size))
+        ]
+        self._again = [
+            (drawn, threshold_at(drawn, 0.01), threshold_at(drawn, 0.05)) for drawn in again
+        ]
+
+    def ranking(self, attack: Scores) -> Ranking:
+        """Rank attacks against the benign scores, and again in each round."""
+        rounds = np.full((len(self._again), 3), np.nan)
+        for number, (benign, at_1, at_5) in enumerate(self._again if attack.size else ()):
+            drawn = self._rng.choice(attack, attack.size)
+            rounds[number] = roc_auc(drawn, benign), (drawn > at_1).mean(), (drawn > at_5).mean()
+        return Ranking(
+            auc=(roc_auc(attack, self.benign), rounds[:, 0]),
+            recall_at_1=(recall_at(attack, self.benign, 0.01), rounds[:, 1]),
+            recall_at_5=(recall_at(attack, self.benign, 0.05), rounds[:, 2]),
+        )
+
+    def hits(self, count: int, n: int) -> Scores:
+        """Return how many of `n` would have been hit: drawing a share again is binomial."""
+        if not n:
+            return np.zeros(self.rounds)
+        return self._rng.binomial(n, count / n, self.rounds).astype(float)

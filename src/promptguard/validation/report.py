@@ -1,54 +1,48 @@
-"""The report of a run: one value with a stable JSON form, from which the pages are written."""
+"""The report of a run: every contender measured, summed up and compared."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+import numpy as np
 
 from promptguard.config import ControllerConfig
-from promptguard.errors import DataError
-from promptguard.risk.weights import Weights, load_weights, shipped_weights
-from promptguard.validation.compare import Attribution, Pairing, attribution, pairings
-from promptguard.validation.contenders import Contender
-from promptguard.validation.dataset import Dataset
-from promptguard.validation.intervals import ROUNDS
-from promptguard.validation.manifest import Manifest
-from promptguard.validation.order import OrderTest
-from promptguard.validation.runner import Outcomes
-from promptguard.validation.summary import Summary, summary_of
+from promptguard.risk.weights import PRESETS, Weights, load_weights, shipped_weights
+from promptguard.runs.report import (
+    BadLine,
+    Group,
+    Latency,
+    Manifest,
+    Mistake,
+    Mistakes,
+    OrderTest,
+    Report,
+    SignalAttribution,
+    Summary,
+)
+from promptguard.state import Mode
+from promptguard.validation.compare import attribution, pairings, signal_attribution
+from promptguard.validation.contenders import Contender, Outcome, Outcomes
+from promptguard.validation.dataset import Case, Dataset
+from promptguard.validation.dialogues import dialogues_of
+from promptguard.validation.groups import (
+    LEAST_OF_BOTH,
+    Judged,
+    acceptance_of,
+    group_of,
+    macro_of,
+    scores_of,
+)
+from promptguard.validation.headline import headline_of
+from promptguard.validation.judging import flag_mode
+from promptguard.validation.metrics import ROUNDS, Redrawn, percentile, reliability, roc_points
 
-SCHEMA = "promptguard.validation/1"
 MOST_FAULTS = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BadLine:
-    """A line of the data that could not be used, by its number."""
-
-    file: str
-    number: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """All of a run. `cases` were given to every contender; `skipped` records have no side;
-    `faults` lines were bad, the first of them are listed.
-    """
-
-    schema: str
-    created: float
-    cases: int
-    skipped: int
-    faults: int
-    bad_lines: tuple[BadLine, ...]
-    manifest: Manifest
-    contenders: tuple[Summary, ...]
-    pairings: tuple[Pairing, ...]
-    attribution: Attribution
+MOST_POINTS = 200
+MOST_MISTAKES = 100
+MOST_SIGNALS = 3
 
 
 def report_of(
@@ -61,11 +55,12 @@ def report_of(
     seed: int,
     rounds: int = ROUNDS,
     orders: Mapping[str, OrderTest] | None = None,
+    command: str = "",
 ) -> Report:
-    """Measure every contender and compare them."""
+    """Measure every contender and compare them; `command` is what was typed to make it."""
     return Report(
-        schema=SCHEMA,
         created=now,
+        command=command,
         cases=len(dataset.cases),
         skipped=dataset.skipped,
         faults=len(dataset.faults),
@@ -73,6 +68,7 @@ def report_of(
             BadLine(file=fault.file, number=fault.number, reason=fault.reason)
             for fault in dataset.faults[:MOST_FAULTS]
         ),
+        warnings=tuple(_warnings(dataset, outcomes)),
         manifest=manifest,
         contenders=tuple(
             summary_of(
@@ -91,20 +87,131 @@ def report_of(
     )
 
 
-def report_to_json(report: Report) -> str:
-    """Return the JSON form."""
-    return _REPORT.dump_json(report, indent=1).decode()
+def summary_of(
+    contender: Contender,
+    cases: Sequence[Case],
+    outcomes: Sequence[Outcome],
+    *,
+    seed: int,
+    rounds: int = ROUNDS,
+    weights: Weights | None = None,
+    order: OrderTest | None = None,
+) -> Summary:
+    """Measure one contender; `weights` are those that its engine used, for the signals' share."""
+    judged = [(c, o) for c, o in zip(cases, outcomes, strict=True) if not o.error]
+    attack, benign = scores_of(judged, is_attack=True), scores_of(judged, is_attack=False)
+    pool = Redrawn(benign, seed=seed, rounds=rounds)
+    by_source = _grouped(judged, lambda case: case.source)
+    overall = group_of("all", judged, pool)
+    macro = macro_of(tuple(by_source.values()), pool)
+    # The order of these calls is part of the result: they draw from one seeded generator.
+    sources = _groups(by_source, pool)
+    languages = _groups(_grouped(judged, lambda case: case.lang), pool)
+    categories = _groups(_grouped(judged, lambda case: case.category), pool)
+    dialogues, acceptance = dialogues_of(judged, pool), acceptance_of(judged, pool)
+    latency, cost = _latency(judged), sum(o.cost_usd for _, o in judged)
+    return Summary(
+        name=contender.name,
+        judged=len(judged),
+        failed=len(cases) - len(judged),
+        headline=headline_of(macro, overall, dialogues, acceptance, latency, cost),
+        overall=overall,
+        macro=macro,
+        by_source=sources,
+        by_language=languages,
+        by_category=categories,
+        dialogues=dialogues,
+        acceptance=acceptance,
+        latency=latency,
+        cost_usd=cost,
+        roc=_thinned(roc_points(attack, benign)),
+        reliability=reliability(
+            np.array([o.score for _, o in judged], dtype=float),
+            np.array([c.is_attack for c, _ in judged], dtype=bool),
+        ),
+        missed=_missed(judged),
+        false_alarms=_false_alarms(judged),
+        signals=_signals(contender, cases, outcomes, weights),
+        order=order,
+    )
 
 
-def report_from_json(text: str | bytes) -> Report:
-    """Read the JSON form; raises DataError for another schema."""
-    try:
-        report = _REPORT.validate_json(text)
-    except ValidationError:
-        raise DataError(f"This is not a report of the form {SCHEMA}.") from None
-    if report.schema != SCHEMA:
-        raise DataError(f"This is not a report of the form {SCHEMA}.")
-    return report
+def _grouped(judged: Sequence[Judged], key: Callable[[Case], str]) -> dict[str, list[Judged]]:
+    groups: dict[str, list[Judged]] = defaultdict(list)
+    for case, outcome in judged:
+        groups[key(case) or "unknown"].append((case, outcome))
+    return dict(sorted(groups.items()))
+
+
+def _groups(groups: dict[str, list[Judged]], pool: Redrawn) -> tuple[Group, ...]:
+    return tuple(group_of(name, judged, pool) for name, judged in groups.items())
+
+
+def _latency(judged: Sequence[Judged]) -> Latency:
+    times = np.array([ms for _, o in judged for ms in o.turn_ms], dtype=float)
+    return Latency(
+        turns=times.size,
+        p50_ms=percentile(times, 0.50),
+        p95_ms=percentile(times, 0.95),
+        p99_ms=percentile(times, 0.99),
+    )
+
+
+def _thinned(points: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    """Keep what a plot can show, dense where few are falsely alarmed."""
+    if len(points) <= MOST_POINTS:
+        return points
+    places = np.unique(np.round((len(points) - 1) * np.linspace(0, 1, MOST_POINTS) ** 2))
+    return tuple(points[int(place)] for place in places)
+
+
+def _missed(judged: Sequence[Judged]) -> Mistakes:
+    """Return the attacks that passed, those that looked least like one first."""
+    found = [(c, o) for c, o in judged if c.is_attack and not o.is_flagged]
+    found.sort(key=lambda item: (item[1].score, item[0].index))
+    return _mistakes(found)
+
+
+def _false_alarms(judged: Sequence[Judged]) -> Mistakes:
+    """Return the benign records that were flagged, the riskiest first."""
+    found = [(c, o) for c, o in judged if not c.is_attack and o.is_flagged]
+    found.sort(key=lambda item: (-item[1].score, item[0].index))
+    return _mistakes(found)
+
+
+def _mistakes(found: Sequence[Judged]) -> Mistakes:
+    return Mistakes(
+        count=len(found), listed=tuple(_mistake(c, o) for c, o in found[:MOST_MISTAKES])
+    )
+
+
+def _mistake(case: Case, outcome: Outcome) -> Mistake:
+    strongest = sorted(outcome.nats, key=lambda item: -abs(item[1]))[:MOST_SIGNALS]
+    return Mistake(
+        id=case.id,
+        source=case.source,
+        category=case.category,
+        lang=case.lang,
+        score=outcome.score,
+        flagged_turn=outcome.flagged_turn,
+        is_hard=outcome.is_hard,
+        risks=outcome.risks,
+        signals=tuple((name, nats) for name, nats in strongest if nats),
+    )
+
+
+def _warnings(dataset: Dataset, outcomes: Outcomes) -> Iterator[str]:
+    attacks = sum(case.is_attack for case in dataset.cases)
+    benign = len(dataset.cases) - attacks
+    if min(attacks, benign) < LEAST_OF_BOTH:
+        yield (
+            f"Only {attacks} attacks and {benign} benign records: with fewer than "
+            f"{LEAST_OF_BOTH} of each the numbers say little, and no intervals are given."
+        )
+    for name, found in outcomes.items():
+        failed = sum(bool(outcome.error) for outcome in found)
+        if failed:
+            yield f"{name} could not judge {failed} of {len(found)} records; they count nowhere."
 
 
 def _weights(contender: Contender) -> Weights | None:
@@ -114,4 +221,19 @@ def _weights(contender: Contender) -> Weights | None:
     return load_weights(Path(path)) if path else shipped_weights()
 
 
-_REPORT: TypeAdapter[Report] = TypeAdapter(Report)
+def _signals(
+    contender: Contender,
+    cases: Sequence[Case],
+    outcomes: Sequence[Outcome],
+    weights: Weights | None,
+) -> SignalAttribution | None:
+    settings = contender.settings
+    if weights is None or not isinstance(settings, ControllerConfig):
+        return None
+    mode = flag_mode(settings.policy)
+    if mode is None or mode is Mode.SAFE:
+        return None
+    share = settings.false_positive_budget or PRESETS[settings.preset]
+    return signal_attribution(
+        cases, outcomes, prior=weights.prior_for(share), bar=weights.modes.odds_of(mode)
+    )

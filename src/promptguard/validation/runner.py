@@ -1,25 +1,28 @@
-"""A run: every contender judges every case, with a journal to take the work up again."""
+"""A run: every contender judges every case, with a journal to go on with after a stop."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from promptguard.errors import DataError, InputError
-from promptguard.validation.bench import Bench
-from promptguard.validation.contenders import Contender
+from promptguard.errors import DataError
+from promptguard.runs.journal import Journal
+from promptguard.runs.report import Manifest
+from promptguard.validation.contenders import (
+    Contender,
+    Openers,
+    Outcome,
+    Outcomes,
+    outcomes_from_line,
+    outcomes_to_line,
+)
 from promptguard.validation.dataset import Case
-from promptguard.validation.manifest import Manifest
-from promptguard.validation.openers import Openers
-from promptguard.validation.outcome import Outcome, outcomes_from_line, outcomes_to_line
-from promptguard.workers import work_off
+from promptguard.validation.judging import CaseJudge
+from promptguard.workers import map_ordered
 
-Outcomes = dict[str, tuple[Outcome, ...]]
-"""A contender's name to its outcomes, in the order of the cases."""
+OUTCOMES, SETTINGS = "outcomes.jsonl", "run.json"
 
 
 def run_cases(
@@ -28,87 +31,80 @@ def run_cases(
     *,
     jobs: int = 1,
     openers: Openers | None = None,
-    journal: Journal | None = None,
+    journal: RunJournal | None = None,
     on_case: Callable[[int], None] = lambda _: None,
 ) -> Outcomes:
     """Judge all cases with all contenders, at most `jobs` processes at once.
 
-    What `journal` holds is not judged again; `on_case` hears how many cases are done.
+    What `journal` holds is not judged again; `on_case` gets the number of cases done.
     """
-    done = [] if journal is None else journal.begin(cases)
-    on_case(len(done))
-    lines = work_off(
+    judged = [] if journal is None else journal.start(cases)
+    on_case(len(judged))
+    lines = map_ordered(
         partial(_open, tuple(contenders), openers or Openers()),
-        cases[len(done) :],
+        cases[len(judged) :],
         jobs=jobs,
         lost=partial(_lost, tuple(contender.name for contender in contenders)),
     )
-    judged = list(done)
-    for line in lines:
+    try:
+        for line in lines:
+            if journal is not None:
+                journal.add(line)
+            judged.append(outcomes_from_line(line))
+            on_case(len(judged))
+    finally:
         if journal is not None:
-            journal.add(line)
-        judged.append(outcomes_from_line(line))
-        on_case(len(judged))
-    if journal is not None:
-        journal.close()
+            journal.close()
     columns = list(zip(*judged, strict=True))
     names = [contender.name for contender in contenders]
     return dict(zip(names, columns or [()] * len(names), strict=True))
 
 
-class Journal:
-    """The outcomes of a run, line by line; the first line says which run they belong to."""
+class RunJournal:
+    """The outcomes of a run in a folder: `outcomes.jsonl`, and its manifest in `run.json`.
 
-    def __init__(self, path: Path, manifest: Manifest, *, resume: bool) -> None:
-        self._path = path
-        self._head = json.dumps(asdict(manifest), sort_keys=True)
+    A journal of another run is refused; without `resume` an existing one is replaced only where
+    `overwrite`.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, *, resume: bool = False, overwrite: bool = False
+    ) -> None:
+        self._lines = Journal(folder / OUTCOMES, asdict(manifest), settings_file=folder / SETTINGS)
         self._resume = resume
+        self._overwrite = overwrite
 
-    def begin(self, cases: Sequence[Case]) -> list[tuple[Outcome, ...]]:
+    def start(self, cases: Sequence[Case]) -> list[tuple[Outcome, ...]]:
         """Open the journal and return the outcomes that it keeps."""
-        done = list(self._kept()) if self._resume and self._path.exists() else []
+        if not self._resume:
+            self._lines.begin(overwrite=self._overwrite)
+            return []
+        done = [outcomes_from_line(line) for line in self._lines.resume()]
         for case, outcomes in zip(cases, done, strict=False):
             if outcomes[0].index != case.index:
-                raise DataError(f"{self._path} is out of order; begin a new run.")
+                raise DataError(f"{self._lines.path} is out of order; begin a new run.")
         if len(done) > len(cases):
-            raise DataError(f"{self._path} holds more cases than the data; begin a new run.")
-        self._file = self._path.open("ab" if done else "wb")
-        if not done:
-            self.add(self._head)
+            raise DataError(f"{self._lines.path} holds more cases than the data; begin a new run.")
         return done
 
     def add(self, line: str) -> None:
-        """Write one line through to the file."""
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
+        """Write the outcomes of one case."""
+        self._lines.add(line)
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
-
-    def _kept(self) -> Iterator[tuple[Outcome, ...]]:
-        raw = self._path.read_bytes()
-        end = raw.rfind(b"\n") + 1
-        head, *lines = raw[:end].splitlines() or [b""]
-        if head.decode("utf-8", "replace") != self._head:
-            raise InputError(
-                f"{self._path} belongs to a run with other data, settings or versions; "
-                "run without --resume."
-            )
-        if end < len(raw):
-            os.truncate(self._path, end)
-        yield from map(outcomes_from_line, lines)
+        self._lines.close()
 
 
 def _open(
     contenders: tuple[Contender, ...], openers: Openers
 ) -> Callable[[Sequence[Case]], Sequence[str]]:
-    bench = Bench(contenders, openers)
+    judge = CaseJudge(contenders, openers)
 
-    def judge(cases: Sequence[Case]) -> list[str]:
-        return [outcomes_to_line(bench.judge(case)) for case in cases]
+    def lines(cases: Sequence[Case]) -> list[str]:
+        return [outcomes_to_line(judge.judge(case)) for case in cases]
 
-    return judge
+    return lines
 
 
 def _lost(names: tuple[str, ...], case: Case) -> str:

@@ -11,8 +11,7 @@ import numpy as np
 from promptguard.errors import DataError
 from promptguard.risk.weights import PRESETS, Budget, Weights
 from promptguard.state import Mode
-from promptguard.validation.calibrate import next_version
-from promptguard.validation.conformal import conformal, least_cases
+from promptguard.validation.calibrate import conformal, least_cases, next_version
 from promptguard.validation.fit import (
     PASSES,
     Flags,
@@ -22,8 +21,8 @@ from promptguard.validation.fit import (
     fit,
     quality_of,
 )
-from promptguard.validation.replay import VETO, Array, peaks, reels_of
-from promptguard.validation.tape import Tape, totals
+from promptguard.validation.score_matrix import VETO, Array, matrix_of, peaks
+from promptguard.validation.score_trace import ScoreTrace, totals
 
 FOLDS = 5
 LEAST_OF_EACH = 50
@@ -54,7 +53,7 @@ class Tuned:
 
 
 def tune(
-    tapes: Sequence[Tape],
+    traces: Sequence[ScoreTrace],
     present: Weights,
     *,
     seed: int = 0,
@@ -66,19 +65,19 @@ def tune(
 
     DataError says how many conversations are missing where there are too few.
     """
-    _require_enough(tapes)
-    is_attack = np.array([tape.is_attack for tape in tapes])
-    sources = np.array([tape.source for tape in tapes])
-    unseen = np.zeros(len(tapes))
-    for number, held in enumerate(_folds(tapes, folds, seed), start=1):
-        unseen[held] = _held_out_odds(tapes, held, present, passes)
+    _require_enough(traces)
+    is_attack = np.array([trace.is_attack for trace in traces])
+    sources = np.array([trace.source for trace in traces])
+    unseen = np.zeros(len(traces))
+    for number, held in enumerate(_folds(traces, folds, seed), start=1):
+        unseen[held] = _held_out_odds(traces, held, present, passes)
         on_fold(number)
-    odds = _odds(tapes, present, present.prior_for(PRESETS["balanced"]))
-    fitted = fit(reels_of(tapes, present), present, passes=passes)
+    odds = _odds(traces, present, present.prior_for(PRESETS["balanced"]))
+    fitted = fit(matrix_of(traces, present), present, passes=passes)
     on_fold(folds + 1)
     before, after = quality_of(odds, is_attack, sources), quality_of(unseen, is_attack, sources)
     return Tuned(
-        weights=_finished(fitted, present, tapes, unseen, after, folds),
+        weights=_finished(fitted, present, traces, unseen, after, folds),
         before=before,
         after=after,
         certainty=_certainty(odds, unseen, is_attack, sources, seed),
@@ -87,9 +86,9 @@ def tune(
     )
 
 
-def _require_enough(tapes: Sequence[Tape]) -> None:
-    attacks = sum(tape.is_attack for tape in tapes)
-    benign = len(tapes) - attacks
+def _require_enough(traces: Sequence[ScoreTrace]) -> None:
+    attacks = sum(trace.is_attack for trace in traces)
+    benign = len(traces) - attacks
     if min(attacks, benign) < LEAST_OF_EACH:
         raise DataError(
             f"Tuning needs at least {LEAST_OF_EACH} attacks and {LEAST_OF_EACH} benign "
@@ -97,36 +96,36 @@ def _require_enough(tapes: Sequence[Tape]) -> None:
         )
 
 
-def _folds(tapes: Sequence[Tape], folds: int, seed: int) -> Iterator[list[int]]:
-    groups = sorted({tape.group for tape in tapes})
+def _folds(traces: Sequence[ScoreTrace], folds: int, seed: int) -> Iterator[list[int]]:
+    groups = sorted({trace.group for trace in traces})
     random.Random(seed).shuffle(groups)
     fold_of = {group: place % folds for place, group in enumerate(groups)}
     for fold in range(folds):
-        yield [place for place, tape in enumerate(tapes) if fold_of[tape.group] == fold]
+        yield [place for place, trace in enumerate(traces) if fold_of[trace.group] == fold]
 
 
 def _held_out_odds(
-    tapes: Sequence[Tape], held: Sequence[int], present: Weights, passes: int
+    traces: Sequence[ScoreTrace], held: Sequence[int], present: Weights, passes: int
 ) -> Array:
     """Return the held-out cases' odds under weights fitted on the others.
 
     The prior comes from the others too, so that odds from different folds mean the same.
     """
     out = set(held)
-    rest = [tape for place, tape in enumerate(tapes) if place not in out]
-    reels = reels_of(rest, present)
-    weights = fit(reels, present, passes=passes)
+    rest = [trace for place, trace in enumerate(traces) if place not in out]
+    matrix = matrix_of(rest, present)
+    weights = fit(matrix, present, passes=passes)
     prior = present.prior_for(PRESETS["balanced"])
-    prior = blocking_prior(peaks(reels, weights, prior), reels.is_attack)
-    return _odds([tapes[place] for place in held], weights, prior)
+    prior = blocking_prior(peaks(matrix, weights, prior), matrix.is_attack)
+    return _odds([traces[place] for place in held], weights, prior)
 
 
-def _odds(tapes: Sequence[Tape], weights: Weights, prior: float) -> Array:
+def _odds(traces: Sequence[ScoreTrace], weights: Weights, prior: float) -> Array:
     """Return each case's highest log-odds of being an attack, from the ledger itself."""
     return np.array(
         [
-            prior + (VETO if tape.hard_turn is not None else max(totals(tape, weights, prior)))
-            for tape in tapes
+            prior + (VETO if trace.hard_turn is not None else max(totals(trace, weights, prior)))
+            for trace in traces
         ]
     )
 
@@ -145,16 +144,16 @@ def _certainty(old: Array, new: Array, is_attack: Flags, sources: Names, seed: i
 def _finished(
     fitted: Weights,
     present: Weights,
-    tapes: Sequence[Tape],
+    traces: Sequence[ScoreTrace],
     unseen: Array,
     after: Quality,
     folds: int,
 ) -> Weights:
     """Return the fitted weights with their budgets, version and provenance."""
-    benign = [place for place, tape in enumerate(tapes) if not tape.is_attack]
-    attacks = len(tapes) - len(benign)
-    names = sorted({tape.source for tape in tapes})
-    budgets = _budgets(fitted, present, tapes, unseen[benign].tolist())
+    benign = [place for place, trace in enumerate(traces) if not trace.is_attack]
+    attacks = len(traces) - len(benign)
+    names = sorted({trace.source for trace in traces})
+    budgets = _budgets(fitted, present, traces, unseen[benign].tolist())
     body = fitted.model_dump() | {
         "version": next_version(present.version),
         "budgets": [budget.model_dump() for budget in budgets],
@@ -169,16 +168,16 @@ def _finished(
 
 
 def _budgets(
-    fitted: Weights, present: Weights, tapes: Sequence[Tape], unseen: Sequence[float]
+    fitted: Weights, present: Weights, traces: Sequence[ScoreTrace], unseen: Sequence[float]
 ) -> list[Budget]:
     """Return the priors of the presets that the data can speak for.
 
     The odds of the held-out benign cases are relative to their fold's prior; the same distance
     from the prior of the final weights keeps the budget.
     """
-    reels = reels_of(tapes, present)
-    scores = peaks(reels, fitted, present.prior_for(PRESETS["balanced"]))
-    top = blocking_prior(scores, reels.is_attack) + present.modes.odds_of(Mode.CRITICAL)
+    matrix = matrix_of(traces, present)
+    scores = peaks(matrix, fitted, present.prior_for(PRESETS["balanced"]))
+    top = blocking_prior(scores, matrix.is_attack) + present.modes.odds_of(Mode.CRITICAL)
     bounds = [
         conformal(unseen, share)
         for share in sorted(PRESETS.values())

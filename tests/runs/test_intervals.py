@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.probe.intervals import cluster_bootstrap, wilson
+from promptguard.runs.intervals import cluster_bootstrap, wilson
 
 
 @given(st.integers(0, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))

@@ -1,4 +1,4 @@
-"""Many tapes replayed at once: the ledger's arithmetic on arrays, for trying weights quickly.
+"""Many traces at once: the ledger's arithmetic on arrays, for trying weights quickly.
 
 Equal to `risk.ledger` as long as no more entries are listed than it keeps one by one; the
 numbers that are published come from the ledger itself.
@@ -16,86 +16,88 @@ import numpy.typing as npt
 
 from promptguard.risk.ledger import MATERIAL_NATS
 from promptguard.risk.weights import LeakWeights, SignalWeight, Weights
-from promptguard.validation.tape import Tape
+from promptguard.validation.score_trace import ScoreTrace
 
 Array = npt.NDArray[np.float64]
 VETO = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reel:
-    """Tapes of one length: `scores[case, turn, signal]`, and where each stands in the whole."""
+class ScoreBlock:
+    """Traces of one length: `scores[case, turn, signal]`, and where each stands in the whole."""
 
     places: npt.NDArray[np.int64]
     scores: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reels:
-    """All tapes, cut by length; `signals` names the last axis."""
+class ScoreMatrix:
+    """All traces, in blocks of equal length; `signals` names the last axis."""
 
     signals: tuple[str, ...]
-    reels: tuple[Reel, ...]
+    blocks: tuple[ScoreBlock, ...]
     is_attack: npt.NDArray[np.bool_]
     is_hard: npt.NDArray[np.bool_]
     sources: tuple[str, ...]
 
     @property
     def size(self) -> int:
-        """How many tapes there are."""
+        """How many traces there are."""
         return len(self.sources)
 
 
-def reels_of(tapes: Sequence[Tape], weights: Weights) -> Reels:
-    """Lay tapes out as arrays, with the signals that have a weight."""
-    heard = dict.fromkeys(s.name for tape in tapes for turn in tape.turns for s in turn)
-    signals = tuple(name for name in heard if name in weights.signals)
+def matrix_of(traces: Sequence[ScoreTrace], weights: Weights) -> ScoreMatrix:
+    """Lay traces out as arrays, with the signals that have a weight."""
+    scored = dict.fromkeys(s.name for trace in traces for turn in trace.turns for s in turn)
+    signals = tuple(name for name in scored if name in weights.signals)
     column = {name: place for place, name in enumerate(signals)}
     by_length: dict[int, list[int]] = defaultdict(list)
-    for place, tape in enumerate(tapes):
-        by_length[len(tape.turns)].append(place)
-    reels = []
+    for place, trace in enumerate(traces):
+        by_length[len(trace.turns)].append(place)
+    blocks = []
     for length, places in sorted(by_length.items()):
         scores = np.full((len(places), length, len(signals)), np.nan)
         for row, place in enumerate(places):
-            for turn, said in enumerate(tapes[place].turns):
-                for score in said:
+            for turn, scored_turn in enumerate(traces[place].turns):
+                for score in scored_turn:
                     if score.name in column:
                         scores[row, turn, column[score.name]] = score.score
-        reels.append(Reel(places=np.array(places), scores=scores))
-    return Reels(
+        blocks.append(ScoreBlock(places=np.array(places), scores=scores))
+    return ScoreMatrix(
         signals=signals,
-        reels=tuple(reels),
-        is_attack=np.array([tape.is_attack for tape in tapes], dtype=bool),
-        is_hard=np.array([tape.hard_turn is not None for tape in tapes], dtype=bool),
-        sources=tuple(tape.source for tape in tapes),
+        blocks=tuple(blocks),
+        is_attack=np.array([trace.is_attack for trace in traces], dtype=bool),
+        is_hard=np.array([trace.hard_turn is not None for trace in traces], dtype=bool),
+        sources=tuple(trace.source for trace in traces),
     )
 
 
-def peaks(reels: Reels, weights: Weights, prior: float) -> Array:
-    """Return the highest sum of nats that each tape reaches; a vetoed one stands above all."""
-    found = np.zeros(reels.size)
-    for reel in reels.reels:
-        found[reel.places] = replayed(reel, reels.signals, weights, prior).max(axis=1)
-    found[reels.is_hard] = VETO
+def peaks(matrix: ScoreMatrix, weights: Weights, prior: float) -> Array:
+    """Return the highest sum of nats that each trace reaches; a vetoed one stands above all."""
+    found = np.zeros(matrix.size)
+    for block in matrix.blocks:
+        found[block.places] = running_sums(block, matrix.signals, weights, prior).max(axis=1)
+    found[matrix.is_hard] = VETO
     return found
 
 
-def replayed(reel: Reel, signals: Sequence[str], weights: Weights, prior: float) -> Array:
-    """Return the sum of nats after each turn of each tape."""
-    said = _nats(reel.scores, [weights.signals[name] for name in signals])
+def running_sums(
+    block: ScoreBlock, signals: Sequence[str], weights: Weights, prior: float
+) -> Array:
+    """Return the sum of nats after each turn of each trace."""
+    nats = _nats(block.scores, [weights.signals[name] for name in signals])
     is_level = np.array([weights.signals[name].kind == "level" for name in signals])
     leak = weights.leak
     slow_odds = _log_odds(leak.slow_from_risk)
-    count, turns, _ = said.shape
-    entries, share = np.zeros_like(said), np.ones_like(said)
+    count, turns, _ = nats.shape
+    entries, share = np.zeros_like(nats), np.ones_like(nats)
     sums, before = np.zeros((count, turns)), np.zeros(count)
     for turn in range(turns):
         is_slow = prior + before >= slow_odds
         share[:, :turn] = _leaked(share[:, :turn], entries[:, :turn], is_slow, leak)
         left = (entries[:, :turn] * share[:, :turn]).sum(axis=1)
-        heard = said[:, turn]
-        new = _material(np.where(np.isnan(heard), 0.0, heard - np.where(is_level, left, 0.0)))
+        new_nats = nats[:, turn]
+        new = _material(np.where(np.isnan(new_nats), 0.0, new_nats - np.where(is_level, left, 0.0)))
         entries[:, turn] = _relieved(new, left.sum(axis=1), is_slow, leak)
         before = left.sum(axis=1) + entries[:, turn].sum(axis=1)
         sums[:, turn] = before

@@ -1,9 +1,9 @@
-"""One stored conversation in, one line of JSON out."""
+"""The line of JSON that a scan writes for each record; the only place here that reads a verdict."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from promptguard.config import ControllerConfig
 from promptguard.errors import InputError, ModelError, PromptGuardError
@@ -12,6 +12,9 @@ from promptguard.state import Action, Mode
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.verdict import TurnVerdict
 from promptguard.turns.walk import steps_of, walk
+
+Opener = Callable[[ControllerConfig], TurnJudge]
+"""Makes the judge of a process; picklable where there are several."""
 
 MOST_EVIDENCE = 5
 FLAGGING = frozenset({Action.BLOCK, Action.REVIEW})
@@ -60,6 +63,14 @@ def lost_line(item: Record | Fault) -> str:
 def error_line(item: Record | Fault, reason: str) -> str:
     """Return the line of an item that was not judged, with where it stands in its file."""
     return json.dumps({"id": item.id, "file": item.file, "line": item.number, "error": reason})
+
+
+def is_error(line: str) -> bool:
+    """Say whether a line tells of a record that was not judged."""
+    try:
+        return "error" in json.loads(line)
+    except (ValueError, TypeError):
+        return False
 
 
 def _judged_line(record: Record, verdicts: Sequence[TurnVerdict]) -> str:

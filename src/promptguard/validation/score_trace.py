@@ -1,4 +1,4 @@
-"""What the signals said of each turn, kept so that weights can be tried without judging again."""
+"""The signals' scores of each turn: computed once, so that weights can be tried on them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from promptguard.state import Ledger
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.verdict import TurnVerdict
 from promptguard.turns.walk import steps_of, walk
+from promptguard.validation.contenders import Openers
 from promptguard.validation.dataset import Case
-from promptguard.validation.openers import Openers
-from promptguard.workers import work_off
+from promptguard.workers import map_ordered
 
 LOWEST, HIGHEST = -30.0, 10.0
 _FIRST_GUESS = -3.0
@@ -29,8 +29,8 @@ Turn = tuple[SignalScore, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tape:
-    """One case as the signals heard it; `hard_turn` is the first that the rules veto, from 1.
+class ScoreTrace:
+    """The scores of one case; `hard_turn` is the first turn that the rules veto, from 1.
 
     `group` keeps cases that belong together on one side of a split.
     """
@@ -43,35 +43,35 @@ class Tape:
     hard_turn: int | None = None
 
 
-def record_tapes(
+def record_traces(
     cases: Sequence[Case],
     config: ControllerConfig,
     *,
     jobs: int = 1,
     openers: Openers | None = None,
     on_case: Callable[[int], None] = lambda _: None,
-) -> tuple[Tape, ...]:
-    """Let the signals hear every case, with blocking off; cases that fail are left out.
+) -> tuple[ScoreTrace, ...]:
+    """Compute the scores of every case, with blocking off; cases that fail are left out.
 
     Until its first block a conversation goes the same way whatever the weights, so that the
-    tape says exactly where any weights would first block.
+    trace says exactly where any weights would first block.
     """
     unblocked = config.policy.model_copy(update={"block_from": None, "review_from": None})
-    hearing = config.model_copy(update={"policy": unblocked})
-    tapes = []
-    heard = work_off(partial(_open, openers or Openers(), hearing), cases, jobs=jobs, lost=_lost)
-    for number, tape in enumerate(heard, start=1):
-        if tape is not None:
-            tapes.append(tape)
+    scoring = config.model_copy(update={"policy": unblocked})
+    opener = partial(_open, openers or Openers(), scoring)
+    traces = []
+    for number, trace in enumerate(map_ordered(opener, cases, jobs=jobs, lost=_lost), start=1):
+        if trace is not None:
+            traces.append(trace)
         on_case(number)
-    return tuple(tapes)
+    return tuple(traces)
 
 
-def taped(
+def trace_of(
     verdicts: Sequence[TurnVerdict], *, index: int, is_attack: bool, source: str, group: str
-) -> Tape:
-    """Return the tape of a conversation from the verdicts on its turns."""
-    return Tape(
+) -> ScoreTrace:
+    """Return the trace of a conversation from the verdicts on its turns."""
+    return ScoreTrace(
         index=index,
         is_attack=is_attack,
         source=source,
@@ -81,41 +81,41 @@ def taped(
     )
 
 
-def totals(tape: Tape, weights: Weights, prior: float) -> tuple[float, ...]:
+def totals(trace: ScoreTrace, weights: Weights, prior: float) -> tuple[float, ...]:
     """Return the ledger's sum after each turn, in nats."""
     ledger, found = Ledger(), []
-    for number, scores in enumerate(tape.turns, start=1):
+    for number, scores in enumerate(trace.turns, start=1):
         ledger = add_turn(ledger, number, scores, weights, prior)
         found.append(total(ledger))
     return tuple(found)
 
 
-def is_blocked(tape: Tape, weights: Weights, prior: float, start: float) -> bool:
+def is_blocked(trace: ScoreTrace, weights: Weights, prior: float, start: float) -> bool:
     """Say whether the risk ever reaches `start`, or the rules veto a turn."""
-    if tape.hard_turn is not None:
+    if trace.hard_turn is not None:
         return True
-    return any(risk_of(nats, prior) >= start for nats in totals(tape, weights, prior))
+    return any(risk_of(nats, prior) >= start for nats in totals(trace, weights, prior))
 
 
-def critical_prior(tape: Tape, weights: Weights, start: float) -> float:
+def critical_prior(trace: ScoreTrace, weights: Weights, start: float) -> float:
     """Return the prior from which the case is blocked; -infinity where the rules veto it.
 
     The sum depends on the prior a little, through the leak, so the prior is found by stepping
     to where sum and prior together reach `start`, and by halving where that does not settle.
     """
-    if tape.hard_turn is not None:
+    if trace.hard_turn is not None:
         return -math.inf
     bar = math.log(start / (1 - start))
     prior = _FIRST_GUESS
     for _ in range(_STEPS):
-        found = bar - max(totals(tape, weights, prior))
+        found = bar - max(totals(trace, weights, prior))
         if abs(found - prior) < _CLOSE:
             return found
         prior = found
     low, high = LOWEST, HIGHEST
     while high - low > _CLOSE:
         middle = (low + high) / 2
-        if is_blocked(tape, weights, middle, start):
+        if is_blocked(trace, weights, middle, start):
             high = middle
         else:
             low = middle
@@ -124,12 +124,12 @@ def critical_prior(tape: Tape, weights: Weights, start: float) -> float:
 
 def _open(
     openers: Openers, config: ControllerConfig
-) -> Callable[[Sequence[Case]], Sequence[Tape | None]]:
+) -> Callable[[Sequence[Case]], Sequence[ScoreTrace | None]]:
     judge = openers.judge(config)
-    return lambda cases: [_heard(judge, case) for case in cases]
+    return lambda cases: [_traced(judge, case) for case in cases]
 
 
-def _heard(judge: TurnJudge, case: Case) -> Tape | None:
+def _traced(judge: TurnJudge, case: Case) -> ScoreTrace | None:
     try:
         verdicts = [v for v, _ in walk(judge, steps_of(case.messages), session_id=str(case.id))]
     except ModelError:
@@ -138,7 +138,7 @@ def _heard(judge: TurnJudge, case: Case) -> Tape | None:
         return None
     if not verdicts:
         return None
-    return taped(
+    return trace_of(
         verdicts,
         index=case.index,
         is_attack=case.is_attack,
@@ -151,5 +151,5 @@ def _bare(score: SignalScore) -> SignalScore:
     return SignalScore(name=score.name, score=score.score)
 
 
-def _lost(_: Case) -> Tape | None:
+def _lost(_: Case) -> ScoreTrace | None:
     return None

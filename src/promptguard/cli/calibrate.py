@@ -1,0 +1,131 @@
+"""`promptguard calibrate`: thresholds that keep a false-positive budget."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from promptguard.cli.labelled_data import (
+    Reading,
+    configured_weights,
+    conversation_section,
+    data_options,
+    jobs_or_default,
+    read_dataset,
+    score_traces,
+)
+from promptguard.cli.progress import counting
+from promptguard.errors import InputError
+
+if TYPE_CHECKING:
+    from promptguard.config import ControllerConfig, PromptGuardConfig
+    from promptguard.validation.calibrate import CalibratedPrior, Conformal
+    from promptguard.validation.dataset import Case
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True, metavar="DATA...")
+@click.option("--fpr", "shares", multiple=True, type=click.FloatRange(0, 0.5, min_open=True))
+@click.option("--target", type=click.Choice(["conversation", "prompt"]), default="conversation")
+@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Weights file to write.")
+@click.option("--force", is_flag=True, help="Replace OUT where it exists.")
+@data_options
+def calibrate(
+    data: tuple[str, ...],
+    shares: tuple[float, ...],
+    target: str,
+    config_file: str | None,
+    out: str | None,
+    force: bool,
+    jobs: int | None,
+    seed: int,
+    as_json: bool,
+    **reading: Unpack[Reading],
+) -> None:
+    """Find thresholds that keep a false-positive budget on benign records like those in DATA."""
+    from promptguard.config import load_settings
+
+    if out is not None:
+        require_new(Path(out), force=force)
+    settings = load_settings(config_file)
+    dataset = read_dataset(data, reading, seed=seed)
+    benign = tuple(case for case in dataset.cases if not case.is_attack)
+    budgets = tuple(sorted(set(shares or (0.01,))))
+    if target == "prompt":
+        if out is not None:
+            raise InputError("--out writes weights of conversations; a prompt has a threshold.")
+        bounds = _prompt_bounds(benign, settings.evaluation, budgets, jobs_or_default(jobs))
+        _show_prompt(bounds, as_json=as_json)
+        return
+    found = _priors(benign, settings.conversation, budgets, jobs_or_default(jobs))
+    if out is not None:
+        _write(found, settings.conversation, Path(out), len(benign))
+    _show_priors(found, out, as_json=as_json)
+
+
+def require_new(path: Path, *, force: bool) -> None:
+    """Refuse a file that exists, unless it may be replaced."""
+    if path.exists() and not force:
+        raise InputError(f"{path} exists already; --force replaces it.")
+
+
+def _prompt_bounds(
+    benign: tuple[Case, ...], config: PromptGuardConfig, budgets: tuple[float, ...], jobs: int
+) -> list[Conformal]:
+    from promptguard.validation.calibrate import calibrate_falsehood
+    from promptguard.validation.contenders import Contender
+    from promptguard.validation.runner import run_cases
+
+    prompt = Contender(name="prompt", settings=config)
+    with counting("judging", len(benign)) as on_case:
+        outcomes = run_cases(benign, (prompt,), jobs=jobs, on_case=on_case)[prompt.name]
+    return [calibrate_falsehood(outcomes, share) for share in budgets]
+
+
+def _priors(
+    benign: tuple[Case, ...], config: ControllerConfig, budgets: tuple[float, ...], jobs: int
+) -> list[CalibratedPrior]:
+    from promptguard.risk.policy import mode_named
+    from promptguard.validation.calibrate import calibrate_prior
+
+    weights = configured_weights(config)
+    traces = score_traces(benign, config, jobs)
+    mode = mode_named(config.policy.block_from or "CRITICAL")
+    return [calibrate_prior(traces, weights, share, mode=mode) for share in budgets]
+
+
+def _write(found: list[CalibratedPrior], config: ControllerConfig, out: Path, count: int) -> None:
+    from promptguard.validation.calibrate import with_budgets, write_weights
+
+    note = f"budgets calibrated on {count} benign conversations"
+    write_weights(with_budgets(configured_weights(config), found, note), out)
+
+
+def _show_prompt(bounds: list[Conformal], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"prompt": [asdict(bound) for bound in bounds]}, indent=1))
+        return
+    for bound in bounds:
+        click.echo(f"decision_threshold: {bound.threshold:.6f}\n  {bound.statement}")
+
+
+def _show_priors(found: list[CalibratedPrior], out: str | None, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(
+            json.dumps({"conversation": [asdict(each) for each in found], "weights": out}, indent=1)
+        )
+        return
+    for each in found:
+        click.echo(
+            f"false_positive_budget {each.bound.share:g}: prior {each.prior:.4f} "
+            f"({each.blocked} of {each.bound.n} given are blocked)\n  {each.bound.statement}"
+        )
+    if out is not None:
+        # Without the budget the preset's own point would hold, and the file change nothing.
+        section = conversation_section(weights=out, false_positive_budget=found[0].bound.share)
+        click.echo(f"Wrote {out}; put this into the configuration file:\n\n{section}")

@@ -1,0 +1,106 @@
+"""Labelled data as `validate`, `calibrate` and `tune` read it: options and loading."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+
+import click
+
+from promptguard.errors import DataError
+
+if TYPE_CHECKING:
+    from promptguard.config import ControllerConfig
+    from promptguard.risk.weights import Weights
+    from promptguard.validation.dataset import Case, Dataset, OnFault
+    from promptguard.validation.score_trace import ScoreTrace
+
+F = TypeVar("F", bound=Callable[..., Any])
+MOST_FAULTS = 10
+
+
+class Reading(TypedDict):
+    """The options of `data_options` that say how the data is read."""
+
+    fields: tuple[str, ...]
+    labels: tuple[str, ...]
+    on_bad_line: OnFault
+    sample: int | None
+
+
+def data_options(command: F) -> F:
+    """Add the options by which every command here reads its data."""
+    options = (
+        click.option("--field", "fields", multiple=True, help="NAME=FIELD of the data."),
+        click.option("--label-value", "labels", multiple=True, help="SPELLING=LABEL in the data."),
+        click.option("--on-bad-line", type=click.Choice(["continue", "stop"]), default="continue"),
+        click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the cores."),
+        click.option("--seed", type=int, default=0, show_default=True),
+        click.option("--sample", type=click.IntRange(min=1), help="Draw so many cases."),
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_dataset(
+    data: tuple[str, ...], reading: Reading, *, seed: int, turns_from: int = 0
+) -> Dataset:
+    """Load the data and say on stderr what was left out; DataError where nothing is left."""
+    from promptguard.records import FieldMap
+    from promptguard.validation.dataset import load_dataset
+
+    dataset = load_dataset(
+        data,
+        fields=FieldMap.parse(reading["fields"], reading["labels"]),
+        on_fault=reading["on_bad_line"],
+        turns_from=turns_from,
+        sample=reading["sample"],
+        seed=seed,
+    )
+    click.echo(
+        f"{len(dataset.cases)} cases, {dataset.skipped} borderline skipped, "
+        f"{len(dataset.faults)} bad lines.",
+        err=True,
+    )
+    for fault in dataset.faults[:MOST_FAULTS]:
+        click.echo(f"  {fault.file}, line {fault.number}: {fault.reason}", err=True)
+    if not dataset.cases:
+        raise DataError("There is nothing to judge in the data.")
+    return dataset
+
+
+def configured_weights(config: ControllerConfig) -> Weights:
+    """Return the weights that a configuration uses."""
+    from pathlib import Path
+
+    from promptguard.risk.weights import load_weights, shipped_weights
+
+    return load_weights(Path(config.weights)) if config.weights else shipped_weights()
+
+
+def score_traces(
+    cases: tuple[Case, ...], config: ControllerConfig, jobs: int
+) -> tuple[ScoreTrace, ...]:
+    """Compute the signals' scores of every case, with progress shown."""
+    from promptguard.cli.progress import counting
+    from promptguard.validation.score_trace import record_traces
+
+    with counting("scoring", len(cases)) as on_case:
+        return record_traces(cases, config, jobs=jobs, on_case=on_case)
+
+
+def jobs_or_default(given: int | None) -> int:
+    """Return the processes asked for, else as many as there are cores to use."""
+    from promptguard.workers import default_jobs
+
+    return given or default_jobs()
+
+
+def conversation_section(**settings: str | float) -> str:
+    """Return the section of a configuration file that puts `settings` into effect."""
+    # A JSON value is a YAML value, whatever characters a path holds.
+    lines = [f"  {name}: {json.dumps(value)}" for name, value in settings.items()]
+    return "\n".join(("conversation:", *lines))

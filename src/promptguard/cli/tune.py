@@ -1,0 +1,121 @@
+"""`promptguard tune`: evidence weights fitted to labelled conversations."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from promptguard.cli import EXIT_CAUTION
+from promptguard.cli.calibrate import require_new
+from promptguard.cli.labelled_data import (
+    Reading,
+    configured_weights,
+    conversation_section,
+    data_options,
+    jobs_or_default,
+    read_dataset,
+    score_traces,
+)
+from promptguard.cli.progress import counting
+from promptguard.errors import InputError
+
+if TYPE_CHECKING:
+    from promptguard.validation.dataset import Case
+    from promptguard.validation.tune import Tuned
+
+
+@click.command()
+@click.argument("data", nargs=-1, metavar="DATA...")
+@click.option("--store", "store_url", help="Take the labels given to stored sessions as well.")
+@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@click.option("--out", default="weights.toml", show_default=True, type=click.Path(dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace OUT where it exists.")
+@click.option("--folds", type=click.IntRange(2, 20), default=5, show_default=True)
+@data_options
+def tune(
+    data: tuple[str, ...],
+    store_url: str | None,
+    config_file: str | None,
+    out: str,
+    force: bool,
+    folds: int,
+    jobs: int | None,
+    seed: int,
+    as_json: bool,
+    **reading: Unpack[Reading],
+) -> None:
+    """Fit evidence weights on labelled conversations; write them only where they are better.
+
+    Exit code: 0 where OUT was written, 1 where the present weights are kept.
+    """
+    from promptguard.config import load_settings
+    from promptguard.validation.calibrate import write_weights
+    from promptguard.validation.tune import tune as fit
+
+    if not data and store_url is None:
+        raise InputError("Give labelled data, or --store for labels on stored sessions.")
+    require_new(Path(out), force=force)
+    config = load_settings(config_file).conversation
+    cases = read_dataset(data, reading, seed=seed).cases if data else ()
+    if store_url is not None:
+        cases = (*cases, *_feedback(store_url, 1 + max((c.index for c in cases), default=-1)))
+    traces = score_traces(cases, config, jobs_or_default(jobs))
+    with counting("fitting", folds + 1) as on_fold:
+        tuned = fit(traces, configured_weights(config), seed=seed, folds=folds, on_fold=on_fold)
+    if tuned.is_better:
+        write_weights(tuned.weights, Path(out))
+    _show(tuned, out, as_json=as_json)
+    if not tuned.is_better:
+        click.get_current_context().exit(EXIT_CAUTION)
+
+
+def _show(tuned: Tuned, out: str, *, as_json: bool) -> None:
+    if as_json:
+        body = {
+            "present": asdict(tuned.before),
+            "new": asdict(tuned.after),
+            "certainty": tuned.certainty,
+            "is_better": tuned.is_better,
+            "attacks": tuned.attacks,
+            "benign": tuned.benign,
+            "weights": out if tuned.is_better else None,
+        }
+        click.echo(json.dumps(body, indent=1))
+        return
+    for name, found in (("present", tuned.before), ("new, held out", tuned.after)):
+        click.echo(
+            f"{name:14} AUC {found.auc:.3f}  recall {found.recall_at_1:.3f} at 1 %, "
+            f"{found.recall_at_5:.3f} at 5 % false positives"
+        )
+    click.echo(f"Better in {tuned.certainty:.1%} of redrawn samples.")
+    if not tuned.is_better:
+        click.echo("Refused: not better than the present weights beyond chance.", err=True)
+        return
+    click.echo(
+        f"Wrote {out}, version {tuned.weights.version}; put this into the configuration file:\n\n"
+        + conversation_section(weights=out)
+    )
+
+
+def _feedback(url: str, first_index: int) -> tuple[Case, ...]:
+    import asyncio
+
+    from promptguard.stores import open_store
+    from promptguard.validation.dataset import Feedback, labelled_sessions
+
+    async def read() -> Feedback:
+        store = open_store(url)
+        try:
+            return await labelled_sessions(store, first_index=first_index)
+        finally:
+            await store.close()
+
+    found = asyncio.run(read())
+    click.echo(
+        f"{len(found.cases)} labelled sessions, {found.without_text} more without text.", err=True
+    )
+    return found.cases

@@ -1,0 +1,1 @@
+"""What validation, scans, probes and the dashboard share: journal, intervals, report, rendering."""

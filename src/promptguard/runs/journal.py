@@ -1,0 +1,159 @@
+"""The journal of a run: finished lines in one file, and beside it the settings they belong to.
+
+A run that stops anywhere, even in the middle of a line, goes on after the last finished line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from promptguard.errors import ConfigError, DataError, InputError
+
+
+class Journal:
+    """Lines in `path`, settings (a JSON object) in `settings_file`, by default `PATH.run`.
+
+    Nothing is read or written before `begin` or `resume`. `is_synced` waits for the disk after
+    every line: for lines that are expensive to make again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: Mapping[str, object],
+        *,
+        settings_file: Path | None = None,
+        is_synced: bool = False,
+    ) -> None:
+        self.path = path
+        self.settings_file = settings_file or path.with_name(path.name + ".run")
+        self._settings: dict[str, object] = json.loads(json.dumps(settings))
+        self._is_synced = is_synced
+        self._file: BinaryIO | None = None
+
+    def begin(self, *, overwrite: bool = False) -> None:
+        """Start an empty journal; what another run left is refused, or replaced if `overwrite`."""
+        if not overwrite:
+            self.require_new()
+        self._open("wb")
+        self._write_settings()
+
+    def require_new(self) -> None:
+        """Raise InputError where `begin` would replace what another run left."""
+        if _holds_something(self.path):
+            raise InputError(
+                f"{self.path} exists already: --resume goes on with it, --force replaces it."
+            )
+
+    def resume(self, *, may_change: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the finished lines and go on after them; without any, the same as `begin`.
+
+        Raises InputError where the lines belong to other settings than `may_change` allows.
+        """
+        lines = self.lines()
+        if lines:
+            self._require_same(may_change)
+        self._open("ab")
+        self._write_settings()
+        return lines
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the finished lines; the rest of a last line that was cut off is removed."""
+        if not self.path.is_file():
+            return ()
+        try:
+            raw = self.path.read_bytes()
+            end = raw.rfind(b"\n") + 1
+            if end < len(raw):
+                os.truncate(self.path, end)
+            return tuple(line.decode("utf-8") for line in raw[:end].split(b"\n")[:-1])
+        except UnicodeDecodeError:
+            raise DataError(f"{self.path} is not UTF-8 text.") from None
+        except OSError as error:
+            raise self._failed("read", error) from None
+
+    def stored_settings(self) -> Mapping[str, object] | None:
+        """Return the settings of the run whose lines are there; None where no run began."""
+        try:
+            body = json.loads(self.settings_file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            body = None
+        if not isinstance(body, dict):
+            raise DataError(f"{self.settings_file} is broken; begin a new run.")
+        return body
+
+    def add(self, line: str) -> None:
+        """Write one line through to the file."""
+        if self._file is None:
+            raise RuntimeError("The journal is not open.")
+        try:
+            # A lone surrogate becomes its JSON escape instead of an error.
+            self._file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+            self._file.flush()
+            if self._is_synced:
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._failed("write", error) from None
+
+    def drop_last(self, count: int) -> None:
+        """Remove the last `count` lines, to be written again."""
+        if count:
+            kept = self.lines()[:-count]
+            os.truncate(self.path, sum(len(line.encode("utf-8")) + 1 for line in kept))
+
+    def close(self) -> None:
+        """Close the file; lines and settings stay, so that the run can be resumed."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, how: str) -> None:
+        self.close()
+        try:
+            self._file = self.path.open(how)  # type: ignore[assignment]
+        except OSError as error:
+            raise self._failed("write", error) from None
+
+    def _write_settings(self) -> None:
+        try:
+            replace_text(self.settings_file, json.dumps(self._settings, indent=1) + "\n")
+        except OSError as error:
+            raise self._failed("write", error) from None
+
+    def _require_same(self, may_change: Collection[str]) -> None:
+        stored = self.stored_settings()
+        if stored is None:
+            raise InputError(
+                f"{self.settings_file} is missing, so it is unknown how {self.path} was made; "
+                "begin a new run."
+            )
+        changed = sorted(
+            name
+            for name in stored.keys() | self._settings.keys()
+            if name not in may_change and stored.get(name) != self._settings.get(name)
+        )
+        if changed:
+            raise InputError(
+                f"{self.path} belongs to a run with other settings ({', '.join(changed)}); "
+                "run without --resume."
+            )
+
+    def _failed(self, what: str, error: OSError) -> ConfigError:
+        return ConfigError(f"Cannot {what} {self.path}: {error.strerror}.")
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a whole file at once: a reader sees the old text or the new, never a part."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+
+
+def _holds_something(path: Path) -> bool:
+    return path.exists() and (not path.is_file() or path.stat().st_size > 0)

@@ -1,0 +1,232 @@
+"""Contenders judge cases, with the code that serves: turn by turn, or as single prompts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Protocol
+
+from promptguard.config import ControllerConfig, PolicyConfig, PromptGuardConfig, config_hash
+from promptguard.conversation import Message, Role
+from promptguard.core.ensemble import merge
+from promptguard.core.layers import LayerPriority
+from promptguard.core.prompt import PromptInput
+from promptguard.errors import InputError, ModelError, PromptGuardError
+from promptguard.evaluators.metrics import LayerResult, ReciprocityMetrics
+from promptguard.risk.explain import attribute
+from promptguard.risk.policy import mode_named
+from promptguard.state import Action, Mode, SessionState
+from promptguard.turns.verdict import TurnVerdict
+from promptguard.turns.walk import Step, steps_of, walk
+from promptguard.validation.contenders import Contender, Openers, Outcome
+from promptguard.validation.dataset import Case
+
+FLAGGING = frozenset({Action.BLOCK, Action.REVIEW})
+
+
+class _Judge(Protocol):
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def judge(self, case: Case) -> tuple[Outcome, ...]: ...
+
+
+class CaseJudge:
+    """All contenders together; one tuple of outcomes per case, in the contenders' order."""
+
+    def __init__(self, contenders: Sequence[Contender], openers: Openers) -> None:
+        self._names = tuple(contender.name for contender in contenders)
+        self._parts: list[_Judge] = []
+        asking: dict[str, list[Contender]] = {}
+        for contender in contenders:
+            if isinstance(contender.settings, PromptGuardConfig):
+                key = config_hash(_question_of(contender.settings, ("any",)))
+                asking.setdefault(key, []).append(contender)
+            else:
+                self._parts.append(_EngineJudge(contender, openers))
+        self._parts += [_PromptJudge(group, openers) for group in asking.values()]
+
+    def judge(self, case: Case) -> tuple[Outcome, ...]:
+        """Return every contender's outcome; who could not judge says so in `error`."""
+        found = {o.contender: o for part in self._parts for o in _judged(part, case)}
+        return tuple(found[name] for name in self._names)
+
+
+def _judged(part: _Judge, case: Case) -> tuple[Outcome, ...]:
+    try:
+        return part.judge(case)
+    except ModelError:
+        raise
+    except PromptGuardError as error:
+        reason = str(error)
+    except Exception as error:  # one case must not take the others with it
+        reason = f"Judging failed with {type(error).__name__}."
+    return tuple(Outcome(index=case.index, contender=name, error=reason) for name in part.names)
+
+
+class _EngineJudge:
+    """One contender that is a configuration of the engine."""
+
+    def __init__(self, contender: Contender, openers: Openers) -> None:
+        assert isinstance(contender.settings, ControllerConfig)
+        self._contender = contender
+        self._judge = openers.judge(contender.settings)
+        self._flag_from = flag_mode(contender.settings.policy)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The contender's name."""
+        return (self._contender.name,)
+
+    def judge(self, case: Case) -> tuple[Outcome, ...]:
+        """Return the contender's outcome."""
+        steps = steps_of(case.messages)
+        if not steps:
+            raise InputError("There is no user or tool message to judge.")
+        walked, turn_ms = self._walk(case, steps)
+        verdicts = [verdict for verdict, _ in walked]
+        flagged = next((place for place, v in enumerate(verdicts) if self._flags(v)), None)
+        peak = max(range(len(verdicts)), key=lambda place: verdicts[place].risk)
+        decided, state = walked[peak if flagged is None else flagged]
+        by_signal = attribute(state.ledger, self._judge.prior).by_signal
+        outcome = Outcome(
+            index=case.index,
+            contender=self._contender.name,
+            score=verdicts[peak].risk,
+            is_flagged=flagged is not None,
+            flagged_turn=None if flagged is None else decided.turn,
+            is_hard=flagged is not None and decided.is_hard and self._contender.counts_hard,
+            risks=tuple(verdict.risk for verdict in verdicts),
+            turn_ms=tuple(turn_ms),
+            nats=tuple((name, round(nats, 4)) for name, nats in by_signal),
+        )
+        return (outcome,)
+
+    def _walk(
+        self, case: Case, steps: Sequence[Step]
+    ) -> tuple[list[tuple[TurnVerdict, SessionState]], list[float]]:
+        walked, turn_ms = [], []
+        turns = walk(self._judge, steps, session_id=str(case.id))
+        for _ in steps:
+            start = time.perf_counter()
+            walked.append(next(turns))
+            turn_ms.append(round((time.perf_counter() - start) * 1e3, 3))
+        return walked, turn_ms
+
+    def _flags(self, verdict: TurnVerdict) -> bool:
+        if self._contender.counts_hard:
+            return verdict.action in FLAGGING
+        return self._flag_from is not None and verdict.mode >= self._flag_from
+
+
+def flag_mode(policy: PolicyConfig) -> Mode | None:
+    """Return the lowest mode in which a turn is blocked or given to a person; None: never."""
+    starts = [name for name in (policy.block_from, policy.review_from) if name is not None]
+    return min((mode_named(name) for name in starts), default=None)
+
+
+class _PromptJudge:
+    """Contenders that ask the same judges: asked once, merged as each of them would."""
+
+    def __init__(self, contenders: Sequence[Contender], openers: Openers) -> None:
+        self._contenders = tuple((one.name, _config(one)) for one in contenders)
+        kinds = (kind for _, config in self._contenders for kind in config.evaluation_types)
+        self._types = tuple(dict.fromkeys(kinds))
+        self._guard = openers.guard(_question_of(self._contenders[0][1], self._types))
+        self._runner = asyncio.Runner()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The contenders' names."""
+        return tuple(name for name, _ in self._contenders)
+
+    def judge(self, case: Case) -> tuple[Outcome, ...]:
+        """Return the contenders' outcomes."""
+        prompts = tuple(_prompts(case))
+        if not prompts:
+            raise InputError("There is no user or tool message to judge.")
+        start = time.perf_counter()
+        found = self._runner.run(self._guard.evaluate_batch([prompt for _, prompt in prompts]))
+        turn_ms = (time.perf_counter() - start) * 1e3 / len(prompts)
+        turns = []
+        for (turn, _), item in zip(prompts, found, strict=True):
+            if isinstance(item, PromptGuardError):
+                raise item
+            turns.append((turn, item))
+        return tuple(
+            self._outcome(case, name, config, turns, turn_ms) for name, config in self._contenders
+        )
+
+    def _outcome(
+        self,
+        case: Case,
+        name: str,
+        config: PromptGuardConfig,
+        turns: Sequence[tuple[int, ReciprocityMetrics]],
+        turn_ms: float,
+    ) -> Outcome:
+        said = [(turn, *_falsehood_of(metrics, config)) for turn, metrics in turns]
+        flagged = next((turn for turn, falsehood, bar in said if falsehood >= bar), None)
+        # Who asks only some of the types would have been faster than this.
+        is_measured = len(config.evaluation_types) == len(self._types)
+        return Outcome(
+            index=case.index,
+            contender=name,
+            score=max(falsehood for _, falsehood, _ in said),
+            is_flagged=flagged is not None,
+            flagged_turn=flagged,
+            risks=tuple(falsehood for _, falsehood, _ in said),
+            turn_ms=(round(turn_ms, 3),) * len(said) if is_measured else (),
+            cost_usd=sum(metrics.usage.cost_usd for _, metrics in turns),
+        )
+
+
+def _question_of(config: PromptGuardConfig, types: tuple[str, ...]) -> PromptGuardConfig:
+    """Return what a configuration asks its judges, without how it merges the answers."""
+    return config.model_copy(
+        update={
+            "evaluation_type": types,
+            "ensemble_strategy": "max_falsehood",
+            "weights": {},
+            "decision_threshold": None,
+        }
+    )
+
+
+def _falsehood_of(metrics: ReciprocityMetrics, config: PromptGuardConfig) -> tuple[float, float]:
+    """Return the falsehood that `config` sees in the worst user layer, and its threshold."""
+    layers = metrics.per_layer.values()
+    users = [layer for layer in layers if layer.priority is LayerPriority.USER]
+    return max(_layer_falsehood(layer, config) for layer in users)
+
+
+def _layer_falsehood(layer: LayerResult, config: PromptGuardConfig) -> tuple[float, float]:
+    asked = [one for one in layer.evaluations if one.evaluation_type in config.evaluation_types]
+    values = {one.evaluation_type: one.value for one in asked}
+    bar = config.decision_threshold
+    falsehood = merge(config.ensemble_strategy, values, config.weights).falsehood
+    return falsehood, fmean(one.threshold for one in asked) if bar is None else bar
+
+
+def _prompts(case: Case) -> Iterator[tuple[int, PromptInput]]:
+    """Yield each turn that says something, with its number and what came before it."""
+    system = next((m.content for m in case.messages if m.role is Role.SYSTEM), None)
+    history: list[Message] = []
+    for number, step in enumerate(steps_of(case.messages), start=1):
+        texts = tuple(t for t in (step.turn.text, *step.turn.tool_contents) if t.strip())
+        if texts:
+            yield number, PromptInput(user=texts, system=system, history=tuple(history))
+        history += _said(step)
+
+
+def _said(step: Step) -> Iterator[Message]:
+    yield Message(role=Role.USER, content=step.turn.text)
+    if step.reply is not None:
+        yield Message(role=Role.ASSISTANT, content=step.reply)
+
+
+def _config(contender: Contender) -> PromptGuardConfig:
+    assert isinstance(contender.settings, PromptGuardConfig)
+    return contender.settings

@@ -1,0 +1,72 @@
+"""`promptguard calibrate`: what it promises, and that its file takes effect."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from labelled_records import data, rules_config, run
+
+from promptguard.cli.calibrate import calibrate
+from promptguard.config import load_settings
+from promptguard.errors import DataError, InputError
+from promptguard.risk.weights import load_weights
+from promptguard.turns.judge import TurnJudge
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    return rules_config(tmp_path)
+
+
+def test_calibrate_states_guarantee_and_sample(tmp_path: Path, config: str) -> None:
+    """The written weights hold the budget."""
+    out = tmp_path / "w.toml"
+    result = run(
+        calibrate, data(tmp_path, 200), "--fpr", "0.05", "--config", config, "--out", str(out)
+    )
+    assert "samples of 100" in result.output
+    assert any(budget.share == 0.05 for budget in load_weights(out).budgets)
+
+
+def test_calibrate_refuses_too_little_data(tmp_path: Path, config: str) -> None:
+    """And says how much is needed."""
+    with pytest.raises(DataError, match="at least 99"):
+        run(calibrate, data(tmp_path, 20), "--config", config)
+
+
+def test_the_printed_section_puts_the_calibrated_prior_into_effect(
+    tmp_path: Path, config: str
+) -> None:
+    """Pasted into a configuration file it is accepted, and the engine judges with it."""
+    out = tmp_path / "odd: #name.toml"
+    words = (data(tmp_path, 200), "--fpr", "0.05", "--config", config)
+    result = run(calibrate, *words, "--out", str(out))
+    section = result.stdout[result.stdout.index("conversation:") :]
+    pasted = tmp_path / "pasted.yaml"
+    pasted.write_text(section, encoding="utf-8")
+    settings = load_settings(pasted).conversation
+    (point,) = (b for b in load_weights(out).budgets if b.share == 0.05)
+    judge = TurnJudge.open(settings.model_copy(update={"use_model": False}))
+    assert judge.prior == pytest.approx(point.prior)
+    assert judge.prior != pytest.approx(TurnJudge.open(load_settings(config).conversation).prior)
+    found = json.loads(run(calibrate, *words, "--json").stdout)["conversation"]
+    assert found[0]["prior"] == pytest.approx(point.prior, abs=1e-6)
+
+
+def test_an_existing_weights_file_is_kept(tmp_path: Path, config: str) -> None:
+    """Before anything is judged."""
+    out = tmp_path / "w.toml"
+    out.write_text("precious", encoding="utf-8")
+    words = (data(tmp_path, 200), "--fpr", "0.05", "--config", config, "--out", str(out))
+    with pytest.raises(InputError, match="--force"):
+        run(calibrate, *words)
+    assert out.read_text(encoding="utf-8") == "precious"
+    assert run(calibrate, *words, "--force").exit_code == 0
+
+
+def test_a_prompt_s_threshold_is_no_weights_file(tmp_path: Path, config: str) -> None:
+    """Asking for one is an error, not a file that is never written."""
+    with pytest.raises(InputError, match="threshold"):
+        run(calibrate, data(tmp_path, 4), "--target", "prompt", "--out", str(tmp_path / "w.toml"))

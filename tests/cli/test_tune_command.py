@@ -1,0 +1,48 @@
+"""`promptguard tune`: weights are written only where they are better."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from labelled_records import data, rules_config, run
+
+from promptguard.cli.tune import tune
+from promptguard.errors import DataError, InputError
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    return rules_config(tmp_path)
+
+
+def test_tune_keeps_the_present_weights_where_nothing_is_better(
+    tmp_path: Path, config: str
+) -> None:
+    """Attacks that rank perfectly already cannot rank better: exit code 1, no file."""
+    out = tmp_path / "w.toml"
+    result = run(tune, data(tmp_path, 120), "--config", config, "--out", str(out), "--folds", "2")
+    assert result.exit_code == 1
+    assert "Refused" in result.output
+    assert not out.exists()
+
+
+def test_tune_needs_something_to_learn_from(tmp_path: Path) -> None:
+    """Data, or a store with labels."""
+    with pytest.raises(InputError, match="labelled data"):
+        run(tune)
+    empty = f"sqlite:{tmp_path / 'empty.db'}"
+    with pytest.raises(DataError, match="at least 50"):
+        run(tune, "--store", empty)
+
+
+def test_json_says_what_was_decided(tmp_path: Path, config: str) -> None:
+    """Both measurements, and no file where the new weights are refused."""
+    out = tmp_path / "w.toml"
+    result = run(
+        tune, data(tmp_path, 120), "--config", config, "--out", str(out), "--folds", "2", "--json"
+    )
+    body = json.loads(result.stdout)
+    assert (body["is_better"], body["weights"]) == (False, None)
+    assert set(body["present"]) == {"auc", "recall_at_1", "recall_at_5"}
