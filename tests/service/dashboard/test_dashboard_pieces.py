@@ -11,12 +11,13 @@ from promptguard.conversation import Role
 from promptguard.errors import DataError
 from promptguard.protocols import FilReading, SessionLabel
 from promptguard.risk.explain import Attribution
+from promptguard.runs.rendering import headline_rows
+from promptguard.runs.report import SCHEMA, read_report
 from promptguard.service.dashboard.cards import cards_of, judged_from, points_of
 from promptguard.service.dashboard.explanation import counterfactual, reached_html, replay_html
 from promptguard.service.dashboard.labels import labels_html
 from promptguard.service.dashboard.markup import nats_text, risk_text, turns_in_words
 from promptguard.service.dashboard.quality import report_html
-from promptguard.service.dashboard.report import SCHEMA, read_report
 from promptguard.service.dashboard.rows import row_html, row_of
 from promptguard.service.dashboard.sessions import Filter
 from promptguard.service.dashboard.signal_table import shares_of
@@ -237,7 +238,7 @@ def test_a_report_shows_its_numbers_with_intervals(tmp_path: Path) -> None:
                 "name": "balanced",
                 "judged": 30,
                 "failed": 0,
-                "overall": group,
+                "headline": [{"key": "recall", "label": "recall <all>", "measure": measure}],
                 "by_source": [group],
                 "signals": {
                     "caught": 9,
@@ -255,6 +256,8 @@ def test_a_report_shows_its_numbers_with_intervals(tmp_path: Path) -> None:
     shown = report_html(report)
     for part in ("91.3%", "90.0–92.5%", "balanced", "By source (1)", "only by several"):
         assert part in shown
+    ((_, value),) = headline_rows(report.contenders[0])
+    assert f'recall &lt;all&gt;</span><b class="num">{value}</b>' in shown
 
 
 def test_a_report_is_absent_or_broken_never_half_read(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from starlette.requests import Request
 
 from promptguard.errors import DataError
 from promptguard.protocols import SessionQuery
+from promptguard.runs.intervals import Measure
+from promptguard.runs.rendering import headline_rows
+from promptguard.runs.report import Group, Report, Summary, read_report
 from promptguard.service.dashboard.controls import Tag, panel, raw
 from promptguard.service.dashboard.desk import Desk, desk_of, visitor_of
 from promptguard.service.dashboard.layout import page_frame
 from promptguard.service.dashboard.markup import esc, moment, notice
-from promptguard.service.dashboard.report import Contender, Group, Measure, Report, read_report
 from promptguard.service.dashboard.signal_table import here_html, weights_html
 
 _LOOKED_AT = 200
@@ -61,41 +63,26 @@ def report_html(report: Report) -> str:
         f"{report.skipped:,} skipped, {report.faults:,} bad lines</span>"
         f"<span>model {esc(report.manifest.model)}</span></p>"
         f'<p class="quiet">{versions}</p>'
-        + "".join(_contender_html(each) for each in report.contenders)
+        + "".join(f'<p class="quiet">{esc(warning)}</p>' for warning in report.warnings)
+        + "".join(_summary_html(each) for each in report.contenders)
     )
 
 
-def _contender_html(each: Contender) -> str:
-    dialogues = each.dialogues
-    numbers = (
-        ("Recall", _percent(each.overall.recall)),
-        ("False positives", _percent(each.overall.false_positive_rate)),
-        ("ROC-AUC", _plain(each.overall.auc)),
-        ("Recall at 1 % FPR", _percent(each.overall.recall_at_1)),
-        ("Conversations detected", _percent(dialogues.detection_rate)),
-        ("False alarms per 1,000", _plain(dialogues.false_alarms_per_1000, digits=1)),
-    )
+def _summary_html(each: Summary) -> str:
     cards = "".join(
-        f'<div class="card"><span>{name}</span>{value}</div>' for name, value in numbers
+        f'<div class="card"><span>{esc(label)}</span><b class="num">{esc(value)}</b></div>'
+        for label, value in headline_rows(each)
     )
-    early = (
-        f"<p>Attacks were seen when {dialogues.share_spoken:.0%} of their turns were spoken, "
-        f"{dialogues.lead_turns or 0:.1f} turns before the end on average.</p>"
-        if dialogues.share_spoken is not None
-        else ""
-    )
-    p50 = each.latency.p50_ms
-    speed = f"<p>Median {p50:.1f} ms per turn.</p>" if p50 is not None else ""
     return (
         f"<h3>{esc(each.name)}</h3><p class='quiet'>{each.judged:,} judged, {each.failed:,} failed"
-        f'</p><div class="cards">{cards}</div>{early}{speed}{_signals_html(each)}'
+        f'</p><div class="cards">{cards}</div>{_signals_html(each)}'
         f"{_groups_html('By source', each.by_source)}"
         f"{_groups_html('By language', each.by_language)}"
         f"{_groups_html('By category', each.by_category)}"
     )
 
 
-def _signals_html(each: Contender) -> str:
+def _signals_html(each: Summary) -> str:
     if each.signals is None:
         return ""
     rows = "".join(
