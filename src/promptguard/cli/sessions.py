@@ -29,7 +29,7 @@ def sessions(ctx: click.Context, config_file: str | None, tenant: str) -> None:
 
 
 @sessions.command("list")
-@click.option("--limit", default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.option("--min-mode", default="SAFE", show_default=True, help="Lowest mode to show.")
 @click.pass_obj
 def list_sessions(given: tuple[str | None, str], limit: int, min_mode: str) -> None:

@@ -1,0 +1,88 @@
+"""The benchmarks that compare versions: what they count and when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.same_verdicts import compare, numbers_of
+from benchmarks.walk import Recorder, Walk
+from promptguard.config import ControllerConfig
+from promptguard.conversation import Message, Role
+from promptguard.records.fields import FieldMap
+from promptguard.testing import FakeEncoder
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.walk import steps_of, walk
+from promptguard.workers import map_ordered
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    before = sys.getprofile()
+    yield Recorder()
+    sys.setprofile(before)
+    threading.setprofile(None)  # type: ignore[arg-type]
+
+
+def test_a_walk_counts_files_functions_and_hops(recorder: Recorder) -> None:
+    """Only our own functions, each file once, and calls within a file are no hops."""
+    with recorder.walk() as walked:
+        FieldMap.parse(["text=question"])
+        FieldMap.parse(["text=question"])
+    assert list(walked.files) == ["records/fields.py"]
+    assert len(walked.functions) == 2
+    assert (walked.calls, walked.hops) == (4, 2)
+
+
+def test_a_resumed_function_is_entered_once(recorder: Recorder) -> None:
+    """A generator that is continued a hundred times is one call."""
+
+    def open_worker() -> Any:
+        return list
+
+    with recorder.walk() as walked:
+        assert list(map_ordered(open_worker, range(100), jobs=1, lost=int, chunk=1))
+    assert {code.co_name for code in walked.functions} == {"map_ordered", "_chunks"}
+    assert walked.calls == 2
+
+
+def test_nothing_is_recorded_outside_the_block(recorder: Recorder) -> None:
+    """The walk is of one request, not of what comes after."""
+    with recorder.walk() as walked:
+        pass
+    FieldMap.parse([])
+    assert walked == Walk()
+
+
+def verdict(text: str) -> Any:
+    judge = TurnJudge.open(ControllerConfig(), encoder=FakeEncoder())
+    ((found, _),) = walk(judge, steps_of((Message(role=Role.USER, content=text),)))
+    return numbers_of(found)
+
+
+def test_equal_verdicts_are_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same text judged twice gives the same numbers."""
+    assert compare({"a": [verdict("hi")]}, {"a": [verdict("hi")]}) == 0
+    assert "1 alike, 0 differ" in capsys.readouterr().out
+
+
+def test_the_last_bit_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    """A number that differs in its last place, a missing turn and a missing record all differ."""
+    old = {"a": [{"risk": 0.1 + 0.2, "evidence": [["fil", 1.0]]}], "b": [], "c": []}
+    new = {"a": [{"risk": 0.3, "evidence": [["fil", 1.0]]}], "b": [{}]}
+    assert compare(old, new) == 1  # type: ignore[arg-type]
+    shown = capsys.readouterr().out
+    assert "a: [0].risk: 0.30000000000000004 -> 0.3" in shown
+    assert "0 alike, 3 differ" in shown
+
+
+def test_asyncio_tasks_are_walked_too(recorder: Recorder) -> None:
+    """Work handed to a thread counts."""
+    with recorder.walk() as walked:
+        asyncio.run(asyncio.to_thread(FieldMap.parse, []))  # type: ignore[arg-type]
+    assert "records/fields.py" in walked.files
