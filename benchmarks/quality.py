@@ -30,9 +30,8 @@ from promptguard.runs.report import (
 )
 from promptguard.validation.contenders import Contender
 from promptguard.validation.dataset import load_dataset
-from promptguard.validation.manifest import manifest_of
 from promptguard.validation.report import report_of, summary_of
-from promptguard.validation.runner import run_cases
+from promptguard.validation.runner import manifest_of, run_cases
 from promptguard.workers import default_jobs
 
 PUBLISHED = Path(__file__).parent / "published.json"

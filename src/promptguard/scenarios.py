@@ -1,4 +1,4 @@
-"""The bundled conversations: what is said, and how each turn must be judged."""
+"""The bundled conversations: their messages, and how each turn must be judged."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class _TurnFile(_Part):
 
 
 class _BlockFile(_Part):
-    """Turns said `repeat` times over; `expect` holds for those that say nothing themselves."""
+    """Turns repeated `repeat` times; `expect` holds for those without one of their own."""
 
     repeat: int = Field(ge=1, le=1000)
     turns: tuple[_TurnFile, ...] = Field(min_length=1)

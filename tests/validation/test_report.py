@@ -24,9 +24,8 @@ from promptguard.runs.report import (
 from promptguard.validation.contenders import Contender, Openers, engine
 from promptguard.validation.dataset import Dataset
 from promptguard.validation.dialogues import order_test, shuffled_cases
-from promptguard.validation.manifest import manifest_of
 from promptguard.validation.report import report_of, summary_of
-from promptguard.validation.runner import run_cases
+from promptguard.validation.runner import manifest_of, run_cases
 
 OPENERS = Openers(judge=open_fake)
 CONTENDERS = (
@@ -205,7 +204,7 @@ def test_a_small_sample_is_warned_about_and_gets_no_intervals(report: Report) ->
     assert any("Only 13 attacks and 12 benign" in warning for warning in report.warnings)
     assert all(each.measure.low is None for each in report.contenders[0].headline)
     judged = tuple(case(n, is_attack=bool(n % 2)) for n in range(40))
-    outcomes = [outcome(n, 0.9 if n % 2 else 0.1) for n in range(40)]
+    outcomes = [outcome(n, n * 7 % 40 / 40) for n in range(40)]
     large = summary_of(CONTENDERS[0], judged, outcomes, seed=0, rounds=20)
     assert large.headline[0].measure.low is not None
 

@@ -17,8 +17,7 @@ from promptguard.guard import PromptGuard
 from promptguard.runs.report import Manifest
 from promptguard.validation.contenders import Contender, Openers, Outcomes, dissected, engine
 from promptguard.validation.dataset import Case, Dataset
-from promptguard.validation.manifest import manifest_of
-from promptguard.validation.runner import RunJournal, run_cases
+from promptguard.validation.runner import RunJournal, manifest_of, run_cases
 
 STRICT = Settings(conversation=ControllerConfig(preset="strict"))
 ENGINE = engine("engine", STRICT)

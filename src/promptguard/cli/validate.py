@@ -54,9 +54,8 @@ def validate(
     Exit code: 0 where every record was judged, 1 where some could not be, 3 where none was.
     """
     from promptguard.runs.report import report_to_json
-    from promptguard.validation.manifest import manifest_of
     from promptguard.validation.report import report_of
-    from promptguard.validation.runner import RunJournal, run_cases
+    from promptguard.validation.runner import RunJournal, manifest_of, run_cases
 
     folder = _folder(out, is_kept=not (resume or force))
     dataset = read_dataset(data, reading, seed=seed, turns_from=turns_from)

@@ -15,8 +15,7 @@ from typing import IO, Any, cast
 
 from promptguard.errors import ConfigError, InputError
 from promptguard.records.fields import FieldMap
-from promptguard.records.record import Fault, Record
-from promptguard.records.shapes import id_of, record_from
+from promptguard.records.record import Fault, Record, id_of, record_from
 
 STDIN = "-"
 _SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")

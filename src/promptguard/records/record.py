@@ -1,10 +1,26 @@
-"""One stored conversation, or what was wrong where one was expected."""
+"""One stored conversation, and the shapes it comes in: our own, OpenAI's logs, ShareGPT."""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from promptguard.conversation import Message
+from promptguard.conversation import Message, Role, messages_from
+from promptguard.errors import InputError
+from promptguard.records.fields import FieldMap, as_text
+
+_ID_NAMES = ("custom_id", "request_id", "conversation_id", "response.id")
+_SHAREGPT_ROLES = {
+    "chatgpt": "assistant",
+    "bing": "assistant",
+    "bard": "assistant",
+    "model": "assistant",
+    "function_call": "assistant",
+    "observation": "tool",
+    "function_response": "tool",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +52,112 @@ class Fault:
     number: int
     reason: str
     id: str | int | None = None
+
+
+def record_from(row: object, *, file: str, number: int, fields: FieldMap) -> Record:
+    """Return the conversation in one row; raises InputError saying what is missing."""
+    if not isinstance(row, Mapping):
+        raise InputError("A record must be an object.")
+    messages = _messages(row, fields)
+    if any(m.timestamp is not None and not math.isfinite(m.timestamp) for m in messages):
+        raise InputError("A timestamp is not a finite number.")
+    found = id_of(row, fields)
+    return Record(
+        id=f"{file}:{number}" if found is None else found,
+        messages=messages,
+        file=file,
+        number=number,
+        source=as_text(fields.find(row, "source")),
+        license=as_text(fields.find(row, "license")),
+        lang=as_text(fields.find(row, "lang")),
+        label=fields.label_of(row),
+        category=as_text(fields.find(row, "category")),
+        pair=as_text(fields.find(row, "pair")),
+        attack_turn=as_text(fields.find(row, "attack_turn")),
+    )
+
+
+def id_of(row: object, fields: FieldMap) -> str | int | None:
+    """Return a row's id: its own field, else the ones that logs use."""
+    if not isinstance(row, Mapping):
+        return None
+    for found in (fields.find(row, "id"), *(FieldMap(id=n).find(row, "id") for n in _ID_NAMES)):
+        if isinstance(found, (str, int)) and not isinstance(found, bool) and found != "":
+            return found
+    return None
+
+
+def _messages(row: Mapping[str, object], fields: FieldMap) -> tuple[Message, ...]:
+    found = _listed(fields.find(row, "messages"))
+    if found is not None:
+        return messages_from(found) + _answer(row)
+    if row.get("conversations") is not None:
+        return messages_from(_sharegpt(_listed(row["conversations"])))
+    for name in ("request", "body"):
+        inner = row.get(name)
+        if isinstance(inner, Mapping):
+            return _messages(inner, FieldMap()) + _answer(row)
+    text = fields.find_text(row)
+    if text is None and "input" in row:
+        return _responses_input(row)
+    if isinstance(text, str):
+        return (Message(role=Role.USER, content=text),)
+    raise InputError("The record has neither messages nor a text; name its fields.")
+
+
+def _listed(value: object) -> object:
+    """Read a list that a table keeps as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise InputError("messages must be a list, or JSON of one.") from None
+
+
+def _sharegpt(items: object) -> list[object]:
+    if isinstance(items, str) or not isinstance(items, Sequence):
+        raise InputError("conversations must be a list of messages.")
+    return [_sharegpt_message(item, index) for index, item in enumerate(items)]
+
+
+def _sharegpt_message(item: object, index: int) -> object:
+    if not isinstance(item, Mapping):
+        raise InputError(f"conversations[{index}] must be an object.")
+    if "from" not in item:
+        return item
+    speaker = str(item["from"]).strip().lower()
+    role = _SHAREGPT_ROLES.get(speaker, speaker)
+    return {"role": role, "content": item.get("value"), "timestamp": item.get("timestamp")}
+
+
+def _answer(row: Mapping[str, object]) -> tuple[Message, ...]:
+    """Return the reply that a log keeps beside the request, where there is one."""
+    response = row.get("response", row)
+    if isinstance(response, Mapping) and isinstance(response.get("body"), Mapping):
+        response = response["body"]
+    choices = response.get("choices") if isinstance(response, Mapping) else None
+    if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
+        return ()
+    first = choices[0]
+    message = first.get("message") if isinstance(first, Mapping) else None
+    return messages_from([message]) if isinstance(message, Mapping) else ()
+
+
+def _responses_input(row: Mapping[str, object]) -> tuple[Message, ...]:
+    """Read the request of OpenAI's Responses API."""
+    given = row["input"]
+    if isinstance(given, str):
+        return (Message(role=Role.USER, content=given),)
+    if not isinstance(given, Sequence):
+        raise InputError("input must be a text or a list.")
+    items = [_responses_item(item) for item in given if isinstance(item, Mapping)]
+    return messages_from([item for item in items if item is not None])
+
+
+def _responses_item(item: Mapping[str, object]) -> Mapping[str, object] | None:
+    if "role" in item:
+        return item
+    if item.get("type") == "function_call_output":
+        return {"role": "tool", "content": item.get("output")}
+    return None

@@ -27,12 +27,33 @@ class Measure:
 
 
 def measure(value: float | None, draws: npt.NDArray[np.float64]) -> Measure:
-    """Return a value with the interval that its redrawn values span."""
+    """Return a value with the interval that its redrawn values span.
+
+    Values that never vary when drawn again (every attack above every benign case) say nothing
+    of the uncertainty, so there is no interval then.
+    """
     usable = draws[np.isfinite(draws)]
     if value is None or not usable.size:
         return Measure(value=value)
     low, high = np.percentile(usable, [TAIL, 100 - TAIL])
+    if low == high:
+        return Measure(value=value)
     return Measure(value=value, low=float(low), high=float(high))
+
+
+def share_of(
+    hits: int, n: int, drawn_hits: npt.NDArray[np.float64], *, scale: float = 1.0
+) -> Measure:
+    """Return the share of `hits` in `n`, times `scale`, with its interval.
+
+    Where none or all hit, drawing again gives the same each time; Wilson's interval holds there.
+    """
+    if not n:
+        return Measure()
+    if hits in (0, n):
+        low, high = wilson(hits, n)
+        return Measure(value=scale * hits / n, low=scale * low, high=scale * high)
+    return measure(scale * hits / n, scale * drawn_hits / n)
 
 
 def macro(parts: Sequence[Drawn]) -> Measure:

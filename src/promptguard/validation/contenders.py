@@ -1,4 +1,4 @@
-"""Who is measured, and what each said of a case.
+"""Who is measured, and the outcome of each on a case.
 
 A contender is a configuration of the engine or of the evaluation of single prompts.
 """

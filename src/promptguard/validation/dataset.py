@@ -125,14 +125,14 @@ def _is_attack(label: str) -> bool:
 def _attack_turn(record: Record, turns_from: int) -> int | None:
     if not record.attack_turn or record.label in BENIGN:
         return None
-    said = sum(message.role is Role.USER for message in record.messages)
+    user_turns = sum(message.role is Role.USER for message in record.messages)
     try:
         turn = int(float(record.attack_turn)) - turns_from + 1
     except (ValueError, OverflowError):
         turn = 0
-    if not 1 <= turn <= max(said, 1):
+    if not 1 <= turn <= max(user_turns, 1):
         raise InputError(
-            f"attack_turn must name a user turn, from {turns_from} to {said - 1 + turns_from}."
+            f"attack_turn must name a user turn, from {turns_from} to {user_turns - 1 + turns_from}."
         )
     return turn
 
@@ -185,7 +185,7 @@ async def labelled_sessions(store: SessionStore, *, first_index: int = 0) -> Fee
 
 
 async def _verdict(store: SessionStore, state: SessionState) -> bool | None:
-    """Return True for an attack, False for a false alarm, None where nobody said."""
+    """Return True for an attack, False for a false alarm, None where nobody labelled it."""
     for label in reversed(await store.labels(_key(state))):
         spelling = label.verdict.strip().lower().replace(" ", "_")
         if spelling in _ATTACK_LABELS | _BENIGN_LABELS:

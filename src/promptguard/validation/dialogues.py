@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from promptguard.conversation import Message, Role
-from promptguard.runs.intervals import Measure, measure
+from promptguard.runs.intervals import share_of
 from promptguard.runs.report import Dialogues, OrderTest, Timing
 from promptguard.turns.walk import Step, steps_of
 from promptguard.validation.contenders import Outcome
@@ -35,8 +35,10 @@ def dialogues_of(judged: Sequence[Judged], pool: Redrawn) -> Dialogues:
     return Dialogues(
         attacks=len(attacks),
         benign=len(benign),
-        detection_rate=_share(len(seen), len(attacks), 1.0, pool),
-        false_alarms_per_1000=_share(alarms, len(benign), 1000.0, pool),
+        detection_rate=share_of(len(seen), len(attacks), pool.hits(len(seen), len(attacks))),
+        false_alarms_per_1000=share_of(
+            alarms, len(benign), pool.hits(alarms, len(benign)), scale=1000.0
+        ),
         detection_turn=float(median(turn for turn, _ in seen)) if seen else None,
         share_spoken=fmean(turn / turns for turn, turns in seen) if seen else None,
         lead_turns=fmean(turns - turn for turn, turns in seen) if seen else None,
@@ -56,12 +58,6 @@ def timing_of(attacks: Sequence[Judged]) -> Timing:
         late=sum(flagged > turn for turn, flagged in blocked),
         missed=len(known) - len(blocked),
     )
-
-
-def _share(part: int, whole: int, scale: float, pool: Redrawn) -> Measure:
-    if not whole:
-        return Measure()
-    return measure(scale * part / whole, scale * pool.hits(part, whole) / whole)
 
 
 def shuffled_cases(
@@ -93,8 +89,8 @@ def _shuffled(case: Case, rng: random.Random) -> Case:
     order = list(range(len(steps)))
     while order == sorted(order):
         rng.shuffle(order)
-    said = [message for place in order for message in _messages(steps[place])]
-    return replace(case, messages=tuple(said), attack_turn=None)
+    messages = [message for place in order for message in _messages(steps[place])]
+    return replace(case, messages=tuple(messages), attack_turn=None)
 
 
 def _messages(step: Step) -> Iterator[Message]:

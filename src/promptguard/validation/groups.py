@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from promptguard.runs.intervals import Drawn, Measure, macro, measure
+from promptguard.runs.intervals import Drawn, Measure, macro, measure, share_of
 from promptguard.runs.report import Acceptance, Group, Macro
 from promptguard.validation.contenders import Outcome
 from promptguard.validation.dataset import Case
@@ -46,17 +46,15 @@ def group_of(name: str, judged: Sequence[Judged], pool: Redrawn) -> Group:
         name=name,
         attacks=attack.size,
         benign=benign.size,
-        recall=_ratio(caught, attack.size, hits, attack.size),
+        recall=share_of(caught, attack.size, hits),
         precision=_ratio(caught, caught + alarms, hits, hits + false)
         if attack.size and benign.size
         else Measure(),
-        false_positive_rate=_ratio(alarms, benign.size, false, benign.size),
+        false_positive_rate=share_of(alarms, benign.size, false),
         f1=_ratio(2 * caught, attack.size + caught + alarms, 2 * hits, attack.size + hits + false)
         if attack.size and benign.size
         else Measure(),
-        accuracy=_ratio(
-            caught + benign.size - alarms, len(judged), hits + benign.size - false, len(judged)
-        ),
+        accuracy=share_of(caught + benign.size - alarms, len(judged), hits + benign.size - false),
         auc=measure(*ranked.auc),
         auc_within=measure(*within(judged, pool)),
         recall_at_1=measure(*ranked.recall_at_1),
@@ -106,7 +104,7 @@ def _over_defence(judged: Sequence[Judged], pool: Redrawn) -> Measure:
     """Return the share of innocent look-alikes that were let pass."""
     hard = [o for case, o in judged if not case.is_attack and HARD_NEGATIVE in case.category]
     passed = sum(not o.is_flagged for o in hard)
-    return _ratio(passed, len(hard), pool.hits(passed, len(hard)), len(hard))
+    return share_of(passed, len(hard), pool.hits(passed, len(hard)))
 
 
 def _ratio(part: float, whole: float, drawn_part: Scores, drawn_whole: Scores | float) -> Measure:
@@ -146,6 +144,4 @@ def _flagged_share(judged: Sequence[Judged], pool: Redrawn) -> Measure:
 
 
 def _share(hits: Sequence[bool], pool: Redrawn) -> Measure:
-    if not hits:
-        return Measure()
-    return measure(sum(hits) / len(hits), pool.hits(sum(hits), len(hits)) / len(hits))
+    return share_of(sum(hits), len(hits), pool.hits(sum(hits), len(hits)))

@@ -167,18 +167,18 @@ class _PromptJudge:
         turns: Sequence[tuple[int, ReciprocityMetrics]],
         turn_ms: float,
     ) -> Outcome:
-        said = [(turn, *_falsehood_of(metrics, config)) for turn, metrics in turns]
-        flagged = next((turn for turn, falsehood, bar in said if falsehood >= bar), None)
+        judged_turns = [(turn, *_falsehood_of(metrics, config)) for turn, metrics in turns]
+        flagged = next((turn for turn, falsehood, bar in judged_turns if falsehood >= bar), None)
         # Who asks only some of the types would have been faster than this.
         is_measured = len(config.evaluation_types) == len(self._types)
         return Outcome(
             index=case.index,
             contender=name,
-            score=max(falsehood for _, falsehood, _ in said),
+            score=max(falsehood for _, falsehood, _ in judged_turns),
             is_flagged=flagged is not None,
             flagged_turn=flagged,
-            risks=tuple(falsehood for _, falsehood, _ in said),
-            turn_ms=(round(turn_ms, 3),) * len(said) if is_measured else (),
+            risks=tuple(falsehood for _, falsehood, _ in judged_turns),
+            turn_ms=(round(turn_ms, 3),) * len(judged_turns) if is_measured else (),
             cost_usd=sum(metrics.usage.cost_usd for _, metrics in turns),
         )
 
@@ -218,10 +218,10 @@ def _prompts(case: Case) -> Iterator[tuple[int, PromptInput]]:
         texts = tuple(t for t in (step.turn.text, *step.turn.tool_contents) if t.strip())
         if texts:
             yield number, PromptInput(user=texts, system=system, history=tuple(history))
-        history += _said(step)
+        history += _messages_of(step)
 
 
-def _said(step: Step) -> Iterator[Message]:
+def _messages_of(step: Step) -> Iterator[Message]:
     yield Message(role=Role.USER, content=step.turn.text)
     if step.reply is not None:
         yield Message(role=Role.ASSISTANT, content=step.reply)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import platform
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from promptguard.errors import DataError
+from promptguard.config import ControllerConfig, config_hash
+from promptguard.errors import DataError, ModelError
+from promptguard.model.artifact import bundled
+from promptguard.risk.weights import load_weights, shipped_weights
 from promptguard.runs.journal import Journal
-from promptguard.runs.report import Manifest
+from promptguard.runs.report import Configured, Manifest
 from promptguard.validation.contenders import (
     Contender,
     Openers,
@@ -18,11 +25,12 @@ from promptguard.validation.contenders import (
     outcomes_from_line,
     outcomes_to_line,
 )
-from promptguard.validation.dataset import Case
+from promptguard.validation.dataset import Case, Dataset
 from promptguard.validation.judging import CaseJudge
 from promptguard.workers import map_ordered
 
 OUTCOMES, SETTINGS = "outcomes.jsonl", "run.json"
+_PACKAGES = ("promptguard", "numpy", "onnxruntime", "tokenizers")
 
 
 def run_cases(
@@ -47,11 +55,12 @@ def run_cases(
         lost=partial(_lost, tuple(contender.name for contender in contenders)),
     )
     try:
-        for line in lines:
-            if journal is not None:
-                journal.add(line)
-            judged.append(outcomes_from_line(line))
-            on_case(len(judged))
+        with closing(lines):
+            for line in lines:
+                if journal is not None:
+                    journal.add(line)
+                judged.append(outcomes_from_line(line))
+                on_case(len(judged))
     finally:
         if journal is not None:
             journal.close()
@@ -96,6 +105,19 @@ class RunJournal:
         self._lines.close()
 
 
+def manifest_of(dataset: Dataset, contenders: Sequence[Contender], *, seed: int) -> Manifest:
+    """Return the manifest of a run that is about to begin."""
+    return Manifest(
+        files=dataset.files,
+        cases=_cases_hash(dataset),
+        seed=seed,
+        contenders=tuple(_configured(contender) for contender in contenders),
+        model=_model(),
+        versions=tuple((name, _version(name)) for name in _PACKAGES),
+        python=platform.python_version(),
+    )
+
+
 def _open(
     contenders: tuple[Contender, ...], openers: Openers
 ) -> Callable[[Sequence[Case]], Sequence[str]]:
@@ -112,3 +134,39 @@ def _lost(names: tuple[str, ...], case: Case) -> str:
     return outcomes_to_line(
         tuple(Outcome(index=case.index, contender=name, error=reason) for name in names)
     )
+
+
+def _cases_hash(dataset: Dataset) -> str:
+    """Return a hash of which cases were taken, in their order."""
+    digest = hashlib.sha256()
+    for case in dataset.cases:
+        digest.update(f"{case.index}:{case.id}:{case.label}\n".encode("utf-8", "replace"))
+    return digest.hexdigest()[:16]
+
+
+def _configured(contender: Contender) -> Configured:
+    settings = contender.settings
+    weights = ""
+    if isinstance(settings, ControllerConfig):
+        used = load_weights(Path(settings.weights)) if settings.weights else shipped_weights()
+        weights = f"{used.version} ({used.fitted_on})"
+    return Configured(
+        name=contender.name,
+        sha256=config_hash(settings),
+        settings=settings.model_dump_json(),
+        weights=weights,
+    )
+
+
+def _model() -> str:
+    try:
+        return bundled().manifest.identity
+    except ModelError:
+        return "none"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "absent"
