@@ -125,14 +125,14 @@ def _is_attack(label: str) -> bool:
 def _attack_turn(record: Record, turns_from: int) -> int | None:
     if not record.attack_turn or record.label in BENIGN:
         return None
-    user_turns = sum(message.role is Role.USER for message in record.messages)
+    turns = sum(message.role is Role.USER for message in record.messages)
     try:
         turn = int(float(record.attack_turn)) - turns_from + 1
     except (ValueError, OverflowError):
         turn = 0
-    if not 1 <= turn <= max(user_turns, 1):
+    if not 1 <= turn <= max(turns, 1):
         raise InputError(
-            f"attack_turn must name a user turn, from {turns_from} to {user_turns - 1 + turns_from}."
+            f"attack_turn must name a user turn, from {turns_from} to {turns - 1 + turns_from}."
         )
     return turn
 
