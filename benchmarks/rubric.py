@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from promptguard.model.encoder import shared_encoder
-from promptguard.probe.intervals import wilson
 from promptguard.rubrics.contradiction import Verdict, judge_contradiction
 from promptguard.rubrics.similarity import same_question_by
+from promptguard.runs.intervals import wilson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
