@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from promptguard.conversation import Message
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import EvaluationError, PromptGuardError
-from promptguard.protocols import Completion, LayerJudgement, LayerTask, Usage
+from promptguard.protocols import Completion, LayerJudgement, LayerTask
+from promptguard.usage import Usage
 
 NORMAL = Neutrosophic(0.9, 0.1, 0.05)
 ATTACK = Neutrosophic(0.1, 0.2, 0.9)

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from promptguard.conversation import Message
 from promptguard.errors import ProviderError
 from promptguard.probe.topics import Topic
-from promptguard.protocols import Completion, Usage
+from promptguard.protocols import Completion
+from promptguard.usage import Usage
 
 Answer = Callable[[Sequence[Message]], str]
 

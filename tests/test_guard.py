@@ -26,7 +26,8 @@ from promptguard.evaluators.llm import LlmJudge
 from promptguard.evaluators.metrics import Decision, metrics_as_json
 from promptguard.evaluators.recorded import RecordedJudge, content_hash
 from promptguard.guard import PromptGuard
-from promptguard.protocols import LayerJudgement, Usage
+from promptguard.protocols import LayerJudgement
+from promptguard.usage import Usage
 
 BOTH = ("ayni_relational", "relational_structure")
 VERDICT = '{"truth": 0.1, "indeterminacy": 0.2, "falsehood": 0.9, "reasoning": "r"}'

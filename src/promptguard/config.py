@@ -37,6 +37,15 @@ class _Settings(BaseModel):
             raise ConfigError(_readable(error)) from None
 
 
+class PriceConfig(_Settings):
+    """What a model costs, in US dollars per million tokens."""
+
+    input: float = Field(ge=0)
+    """Price of what is sent."""
+    output: float = Field(ge=0)
+    """Price of what is answered."""
+
+
 class EndpointConfig(_Settings):
     """How LLM endpoints are called, by judges and providers alike."""
 
@@ -50,6 +59,8 @@ class EndpointConfig(_Settings):
     """Failures in a row after which an endpoint is left alone."""
     breaker_cooldown_s: float = Field(default=30.0, gt=0)
     """How long it is left alone."""
+    prices: dict[str, PriceConfig] = {}
+    """Price per model, by the name it is configured under, over the shipped table."""
 
 
 class CacheConfig(_Settings):
@@ -72,6 +83,8 @@ class BudgetConfig(_Settings):
     """Calls in 24 hours."""
     usd_per_day: float = Field(default=5.0, ge=0)
     """Money in 24 hours."""
+    unknown_price: Literal["refuse", "allow"] = "refuse"
+    """A model without a known price: `refuse` asks for one, `allow` limits its calls only."""
     seconds_per_call: float = Field(default=10.0, gt=0)
     """Longest wait for one call."""
 

@@ -22,6 +22,8 @@ the text under judgement.
 
 from __future__ import annotations
 
+from promptguard.usage import Usage
+
 
 class PromptGuardError(Exception):
     """Root of every error this package raises on purpose."""
@@ -44,7 +46,10 @@ class ModelError(PromptGuardError):
 
 
 class EvaluationError(PromptGuardError):
-    """A judge could not judge; `evaluation_type`, `model` and `layer` say which."""
+    """A judge could not judge; `evaluation_type`, `model` and `layer` say which.
+
+    `usage` is what the attempt cost all the same.
+    """
 
     def __init__(
         self,
@@ -53,11 +58,13 @@ class EvaluationError(PromptGuardError):
         evaluation_type: str | None = None,
         model: str | None = None,
         layer: str | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.evaluation_type = evaluation_type
         self.model = model
         self.layer = layer
+        self.usage = usage or Usage()
 
 
 class JudgeReplyError(EvaluationError):
@@ -69,11 +76,12 @@ class BudgetError(EvaluationError):
 
 
 class ProviderError(PromptGuardError):
-    """An upstream model failed; `provider` names the endpoint."""
+    """An upstream model failed; `provider` names the endpoint, `usage` what the calls cost."""
 
     def __init__(self, message: str, *, provider: str | None = None) -> None:
         super().__init__(message)
         self.provider = provider
+        self.usage = Usage()
 
 
 class ProviderTimeout(ProviderError):

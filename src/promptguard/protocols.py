@@ -11,6 +11,7 @@ from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.model.reading import ContextReading, MessageReading
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.text.views import TextViews
+from promptguard.usage import Usage
 from promptguard.vector import Vector
 
 # --- judging one layer -----------------------------------------------------------------------
@@ -25,24 +26,6 @@ class LayerTask:
     layer: str
     context: str = ""
     turn: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What a judgement cost."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            calls=self.calls + other.calls,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

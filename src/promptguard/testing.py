@@ -12,7 +12,8 @@ import numpy as np
 from promptguard.conversation import Message, Role
 from promptguard.errors import ProviderError
 from promptguard.model.reading import ContextReading, MessageReading
-from promptguard.protocols import Completion, Usage
+from promptguard.protocols import Completion
+from promptguard.usage import Usage
 from promptguard.vector import Vector
 
 _WORD = re.compile(r"\w+")

@@ -20,7 +20,8 @@ from promptguard.evaluators.budget import DAY_S, Budget
 from promptguard.evaluators.cascade import CascadePanel
 from promptguard.evaluators.gate import Gate
 from promptguard.evaluators.tally import CascadeReport
-from promptguard.protocols import LayerJudgement, LayerTask, Usage
+from promptguard.protocols import LayerJudgement, LayerTask
+from promptguard.usage import Usage
 
 TASK = LayerTask(evaluation_type="ayni_relational", content="text", layer="USER")
 

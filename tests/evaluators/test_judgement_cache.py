@@ -12,7 +12,8 @@ import pytest
 from scripted_judges import ATTACK, NORMAL, ScriptedJudge
 
 from promptguard.evaluators.cache import CachingJudge, JudgementCache, cache_key
-from promptguard.protocols import LayerJudgement, LayerTask, Usage
+from promptguard.protocols import LayerJudgement, LayerTask
+from promptguard.usage import Usage
 
 MEGABYTE = 1024 * 1024
 

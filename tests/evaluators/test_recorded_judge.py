@@ -9,7 +9,8 @@ from promptguard.config import PromptGuardConfig
 from promptguard.errors import ConfigError, DataError, EvaluationError
 from promptguard.evaluators.opening import named_judge
 from promptguard.evaluators.recorded import RecordedJudge, read_recording, recording_line
-from promptguard.protocols import LayerTask, Usage
+from promptguard.protocols import LayerTask
+from promptguard.usage import Usage
 
 
 def task(content: str, kind: str = "ayni_relational") -> LayerTask:

@@ -9,9 +9,9 @@ from promptguard.probe.learning import Scores
 from promptguard.probe.record import ProbeRecord, record_from_json
 from promptguard.probe.runner import ProbePlan, run_probe
 from promptguard.probe.strategies import Strategy
-from promptguard.protocols import Usage
 from promptguard.rubrics.contradiction import Verdict
 from promptguard.testing import ManualClock
+from promptguard.usage import Usage
 
 PLAN = ProbePlan(topics=TOPICS, conversations=12, seed=5)
 

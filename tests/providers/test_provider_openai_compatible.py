@@ -10,8 +10,9 @@ from loopback import SSE_HEAD, Script, answer, chunk, event, local, said, seams_
 
 from promptguard.conversation import Message, Role
 from promptguard.errors import ProviderError, ProviderRejected
-from promptguard.protocols import Provider, Usage
+from promptguard.protocols import Provider
 from promptguard.providers import open_provider
+from promptguard.usage import Usage
 
 ASK = (Message(role=Role.USER, content="words-of-the-user"),)
 SCHEMA = {"type": "object", "properties": {"truth": {"type": "number"}}}
@@ -64,7 +65,7 @@ async def test_a_cost_the_endpoint_reports_is_taken() -> None:
 async def test_an_unreadable_count_does_not_lose_the_answer(usage: object) -> None:
     """The call is counted, with no tokens."""
     completion = await provider_of(Script(ok(usage=usage))).complete(ASK)
-    assert (completion.text, completion.usage) == ("hi", Usage(calls=1))
+    assert (completion.text, completion.usage) == ("hi", Usage(calls=1, unpriced_calls=1))
 
 
 async def test_usage_adds_up_over_calls_and_streams() -> None:
@@ -74,7 +75,9 @@ async def test_usage_adds_up_over_calls_and_streams() -> None:
     provider = provider_of(Script(ok(), streamed))
     await provider.complete(ASK)
     assert await collect(provider) == ["a"]
-    assert provider.usage == Usage(calls=2, input_tokens=13, output_tokens=7)  # type: ignore[attr-defined]
+    assert provider.usage == Usage(  # type: ignore[attr-defined]
+        calls=2, input_tokens=13, output_tokens=7, unpriced_calls=2
+    )
 
 
 async def test_options_are_sent_and_tool_results_go_as_labelled_user_messages() -> None:

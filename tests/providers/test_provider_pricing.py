@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from promptguard.errors import DataError
-from promptguard.providers.names import target_of
 from promptguard.providers.pricing import FREE, Price, read_prices, shipped_prices
+from promptguard.providers.registry import target_of
 
 
 def test_the_shipped_table_says_when_and_whence() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from promptguard.config import BudgetConfig
 from promptguard.errors import BudgetError
-from promptguard.protocols import Usage
+from promptguard.usage import Usage
 
 DAY_S = 24 * 3600.0
 _SESSIONS_REMEMBERED = 100_000

@@ -18,7 +18,8 @@ from typing import TypeVar
 
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import InputError
-from promptguard.protocols import Judge, LayerJudgement, LayerTask, Usage
+from promptguard.protocols import Judge, LayerJudgement, LayerTask
+from promptguard.usage import Usage
 
 _LOG = logging.getLogger(__name__)
 _BUSY_S = 5.0

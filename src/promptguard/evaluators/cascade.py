@@ -11,7 +11,8 @@ from promptguard.evaluators.gate import Gate
 from promptguard.evaluators.opening import can_judge, threshold_of
 from promptguard.evaluators.panel import Opinion
 from promptguard.evaluators.tally import CascadeReport
-from promptguard.protocols import Judge, LayerJudgement, LayerTask, Usage
+from promptguard.protocols import Judge, LayerJudgement, LayerTask
+from promptguard.usage import Usage
 
 
 class CascadePanel:

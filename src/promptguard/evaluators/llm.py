@@ -10,7 +10,8 @@ from promptguard.conversation import Message, Role
 from promptguard.errors import EvaluationError, JudgeReplyError, ProviderError
 from promptguard.evaluators.prompts import evaluation_prompt, frame
 from promptguard.evaluators.reply import NoVerdict, OutOfRange, Verdict, verdict_in
-from promptguard.protocols import LayerJudgement, LayerTask, Provider, Usage
+from promptguard.protocols import LayerJudgement, LayerTask, Provider
+from promptguard.usage import Usage
 
 MAX_REPLY_TOKENS = 2048
 ATTEMPTS = 2

@@ -15,7 +15,8 @@ from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.core.reciprocity import ExchangeType, Label
 from promptguard.core.trust import Trust
 from promptguard.evaluators.tally import CascadeReport
-from promptguard.protocols import LayerJudgement, Usage
+from promptguard.protocols import LayerJudgement
+from promptguard.usage import Usage
 
 Triple = tuple[float, float, float]
 INDETERMINATE_FROM = 0.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from promptguard.protocols import Usage
+from promptguard.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

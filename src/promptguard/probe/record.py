@@ -9,8 +9,8 @@ from promptguard.conversation import Message, messages_from
 from promptguard.errors import DataError, InputError
 from promptguard.probe.classify import AnswerKind
 from promptguard.probe.strategies import Strategy
-from promptguard.protocols import Usage
 from promptguard.rubrics.contradiction import Verdict
+from promptguard.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

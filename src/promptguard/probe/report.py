@@ -9,9 +9,9 @@ from html import escape
 
 from promptguard.errors import InputError
 from promptguard.probe.record import ProbeRecord
-from promptguard.protocols import Usage
 from promptguard.rubrics.contradiction import Verdict
 from promptguard.runs.intervals import cluster_bootstrap, wilson
+from promptguard.usage import Usage
 
 _SEED = 20_240_001
 

@@ -13,10 +13,11 @@ from promptguard.probe.learning import Scores, choose_strategy
 from promptguard.probe.record import ProbeRecord
 from promptguard.probe.strategies import Strategy, material_of, message_of, opening_of, tactics_of
 from promptguard.probe.topics import Topic
-from promptguard.protocols import Provider, Usage
+from promptguard.protocols import Provider
 from promptguard.rubrics.answer import read_answer
 from promptguard.rubrics.contradiction import ContradictionVerdict, judge_contradiction
 from promptguard.rubrics.position import Position
+from promptguard.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

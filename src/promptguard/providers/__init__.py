@@ -1,8 +1,8 @@
 """Upstream language models."""
 
-from promptguard.providers.endpoint import Endpoint, EndpointSeams
-from promptguard.providers.names import PROVIDERS, ProviderRow
-from promptguard.providers.opening import open_endpoint, open_provider
+from promptguard.providers.endpoint import Endpoint, EndpointSeams, open_endpoint
+from promptguard.providers.openai_compatible import open_provider
+from promptguard.providers.registry import PROVIDERS, ProviderRow
 from promptguard.providers.sse import SseParser
 
 __all__ = [

@@ -9,24 +9,29 @@ import asyncio
 import json as json_module
 import os
 import random
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import httpx
 
 from promptguard.config import EndpointConfig
-from promptguard.errors import ConfigError, ProviderError
-from promptguard.providers.breaker import Breaker
+from promptguard.errors import ConfigError, ProviderError, ProviderTimeout
+from promptguard.providers.backoff import CircuitBreaker, delay_s, is_retryable, retry_after_of
 from promptguard.providers.faults import circuit_open, fault_of
-from promptguard.providers.names import ProviderRow
-from promptguard.providers.patience import delay_s, is_worth_repeating, retry_after_of
+from promptguard.providers.registry import ProviderRow, provider_of
+from promptguard.usage import Usage
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 _CONNECT_S = 10.0
 _TRANSFER_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
+_EARLIER = "promptguard.earlier_usage"
+
+_shared: WeakValueDictionary[tuple[object, ...], Endpoint] = WeakValueDictionary()
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,17 @@ class EndpointSeams:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = random.random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One answer as the retries see it: the status that counts, and what it cost."""
+
+    status: int
+    usage: Usage
+
+
+Measure = Callable[[httpx.Response], Attempt]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +69,8 @@ class Endpoint:
 
     `timeout_s` bounds each attempt up to the answer's headers (`send`: up to its last byte) and
     then each wait for the next piece. 408, 429, 5xx, timeouts and lost connections are tried
-    again up to `retries` times, as long as the caller has not seen a byte.
+    again up to `retries` times, as long as the caller has not seen a byte. What the attempts
+    before the last one cost is `earlier_usage` of the answer, or part of the error's `usage`.
     """
 
     def __init__(
@@ -62,7 +79,7 @@ class Endpoint:
         self.provider = provider
         self._config = config
         self._seams = seams or EndpointSeams()
-        self._breaker = Breaker(
+        self._breaker = CircuitBreaker(
             failures=config.breaker_failures, cooldown_s=config.breaker_cooldown_s
         )
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
@@ -78,12 +95,15 @@ class Endpoint:
         json: object | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        measure: Measure | None = None,
     ) -> httpx.Response:
         """Return the whole answer, its body decoded and at most MAX_BODY_BYTES long.
 
+        `measure` says what a whole answer really amounts to, where the status line does not.
         Raises ProviderTimeout, CircuitOpen or ProviderError where there is none.
         """
-        return await self._respond(self._request(method, path, json, body, headers), _read_whole)
+        request = self._request(method, path, json, body, headers)
+        return await self._respond(request, _read_whole, measure or _by_status_line)
 
     @asynccontextmanager
     async def stream(
@@ -99,7 +119,8 @@ class Endpoint:
 
         A connection that breaks while the block reads raises ProviderError out of it.
         """
-        response = await self._respond(self._request(method, path, json, body, headers), _as_it_is)
+        request = self._request(method, path, json, body, headers)
+        response = await self._respond(request, _as_it_is, _by_status_line)
         try:
             yield response
         except httpx.HTTPError as error:
@@ -122,46 +143,59 @@ class Endpoint:
         if client is not None:
             await client.aclose()
 
-    async def _respond(self, request: _Request, read: _Read) -> httpx.Response:
-        attempt = 0
+    async def _respond(self, request: _Request, read: _Read, measure: Measure) -> httpx.Response:
+        earlier, attempts = Usage(), 0
         while True:
             if not self._breaker.enter(self._seams.clock()):
-                raise circuit_open(self.provider, self._breaker.remaining_s(self._seams.clock()))
+                fault = circuit_open(self.provider, self._breaker.remaining_s(self._seams.clock()))
+                raise _charged(fault, earlier)
             outcome = await self._attempt(request, read)
-            wait_s = self._wait_after(outcome, attempt)
+            measured = self._measured(outcome, measure)
+            wait_s = self._wait_after(outcome, measured.status, attempts)
             if wait_s is None:
                 if isinstance(outcome, ProviderError):
-                    raise outcome
+                    raise _charged(outcome, earlier + measured.usage)
+                outcome.extensions[_EARLIER] = earlier
                 return outcome
             if isinstance(outcome, httpx.Response):
                 await outcome.aclose()
-            attempt += 1
+            earlier, attempts = earlier + measured.usage, attempts + 1
             await self._seams.sleep(wait_s)
 
     async def _attempt(self, request: _Request, read: _Read) -> httpx.Response | ProviderError:
         try:
             async with asyncio.timeout(self._config.timeout_s):
-                response = await read(await self._begin(request))
+                return await read(await self._begin(request))
         except (httpx.HTTPError, TimeoutError) as error:
-            self._breaker.fail(self._seams.clock())
             return self._fault(error)
         except BaseException:
             self._breaker.withdraw()
             raise
-        if response.status_code >= 500:
+
+    def _measured(self, outcome: httpx.Response | ProviderError, measure: Measure) -> Attempt:
+        """Return what an attempt amounts to, and tell the breaker."""
+        if isinstance(outcome, ProviderError):
+            self._breaker.fail(self._seams.clock())
+            # An endpoint may go on, and bill, after we stopped waiting.
+            is_unpriced = isinstance(outcome, ProviderTimeout) and not self.provider.is_free
+            return Attempt(status=0, usage=Usage(calls=1, unpriced_calls=int(is_unpriced)))
+        measured = measure(outcome)
+        if measured.status >= 500:
             self._breaker.fail(self._seams.clock())
         else:
             self._breaker.succeed()
-        return response
+        return measured
 
-    def _wait_after(self, outcome: httpx.Response | ProviderError, attempt: int) -> float | None:
+    def _wait_after(
+        self, outcome: httpx.Response | ProviderError, status: int, attempt: int
+    ) -> float | None:
         """Return how long to wait before trying again, None where this outcome stands."""
         is_final = attempt >= self._config.retries
         if is_final or self._breaker.remaining_s(self._seams.clock()) > 0:
             return None
         if isinstance(outcome, ProviderError):
             return delay_s(attempt, None, self._seams.random)
-        if not is_worth_repeating(outcome.status_code):
+        if not is_retryable(status):
             return None
         asked_s = retry_after_of(outcome.headers)
         if asked_s is not None and asked_s > self._config.timeout_s:
@@ -222,6 +256,54 @@ class Endpoint:
 
 
 _Read = Callable[[httpx.Response], Awaitable[httpx.Response]]
+
+
+def open_endpoint(
+    upstream: str,
+    config: EndpointConfig | None = None,
+    *,
+    key_env: str | None = None,
+    seams: EndpointSeams | None = None,
+) -> Endpoint:
+    """Return the endpoint that a provider's name or a base URL means.
+
+    `key_env` names the variable that holds its key, which then must be set.
+    """
+    config = config or EndpointConfig()
+    provider = provider_of(upstream, config.base_urls)
+    if key_env is not None:
+        provider = replace(provider, key_env=key_env, needs_key=True)
+    return shared_endpoint(provider, config, seams)
+
+
+def shared_endpoint(
+    provider: ProviderRow, config: EndpointConfig, seams: EndpointSeams | None = None
+) -> Endpoint:
+    """Return the one open endpoint with these settings; with `seams` always a new one."""
+    if seams is not None:
+        return Endpoint(provider, config, seams)
+    key = (provider, *config.model_dump(exclude={"base_urls", "prices"}).values())
+    with _lock:
+        endpoint = _shared.get(key)
+        if endpoint is not None:
+            return endpoint.share()
+        endpoint = _shared[key] = Endpoint(provider, config)
+        return endpoint
+
+
+def earlier_usage(response: httpx.Response) -> Usage:
+    """Return what the attempts before this answer cost."""
+    usage = response.extensions.get(_EARLIER)
+    return usage if isinstance(usage, Usage) else Usage()
+
+
+def _by_status_line(response: httpx.Response) -> Attempt:
+    return Attempt(status=response.status_code, usage=Usage(calls=1))
+
+
+def _charged(fault: ProviderError, usage: Usage) -> ProviderError:
+    fault.usage = usage
+    return fault
 
 
 def _encoded(json: object) -> bytes:

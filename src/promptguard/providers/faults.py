@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 
 from promptguard.errors import CircuitOpen, ProviderError, ProviderRejected, ProviderTimeout
-from promptguard.providers.names import ProviderRow
-from promptguard.providers.patience import retry_after_of
+from promptguard.providers.backoff import retry_after_of
+from promptguard.providers.registry import ProviderRow
 
 MAX_ERROR_BYTES = 64 * 1024
 

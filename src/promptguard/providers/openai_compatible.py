@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
 
 import httpx
 
+from promptguard.config import EndpointConfig
 from promptguard.conversation import Message, Role
-from promptguard.protocols import Completion, Usage
-from promptguard.providers.endpoint import Endpoint
+from promptguard.errors import ProviderError
+from promptguard.protocols import Completion, Provider
+from promptguard.providers.completion import Reply, attempt_of, reply_of
+from promptguard.providers.endpoint import (
+    Attempt,
+    Endpoint,
+    EndpointSeams,
+    earlier_usage,
+    shared_endpoint,
+)
 from promptguard.providers.faults import check, cut_off, garbled
-from promptguard.providers.pricing import Price
-from promptguard.providers.reply import Reply, reply_of
+from promptguard.providers.pricing import Price, shipped_prices
+from promptguard.providers.registry import Target, target_of
 from promptguard.providers.sse import SseParser
+from promptguard.usage import Usage
 
 _PATH = "/chat/completions"
 _DONE = "[DONE]"
@@ -26,7 +37,7 @@ class OpenAICompatibleProvider:
 
     `options` are further fields of every request (such as a temperature). Fields that an
     endpoint refuses and an answer can do without (`response_format`, `stream_options`) are left
-    out from then on. `usage` adds up all calls, streams included.
+    out from then on. `usage` adds up all calls, streams, failures and retries included.
     """
 
     def __init__(
@@ -44,6 +55,7 @@ class OpenAICompatibleProvider:
         self._price = price
         self._options = dict(options or {})
         self._refused: set[str] = set()
+        self._tells_cost = endpoint.provider.reports_cost
         self._is_closed = False
         self.usage = Usage()
 
@@ -65,11 +77,23 @@ class OpenAICompatibleProvider:
             body[self._endpoint.provider.max_tokens_field] = max_tokens
         if schema is not None and "response_format" not in self._refused:
             body["response_format"] = _json_format(schema)
-        response = await self._post(body)
-        reply = reply_of(response.content, self._endpoint.provider)
-        if not reply.choices:
-            raise garbled(self._endpoint.provider)
-        return self._completion(reply)
+        spent = _Spent()
+        try:
+            response = await self._post(body, spent)
+            reply = reply_of(response.content, self._endpoint.provider)
+            if not reply.choices:
+                raise garbled(self._endpoint.provider)
+        except ProviderError as error:
+            # The endpoint counts the attempts that it raises for; the rest is known here.
+            error.usage += spent.usage
+            self.usage += error.usage
+            raise
+        return self._completion(reply, spent.usage)
+
+    @property
+    def is_price_known(self) -> bool:
+        """Whether the cost of a call will be known: by the price table, or told by the endpoint."""
+        return self._price is not None or self._tells_cost
 
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[str]:
         """Yield the answer in pieces as they come.
@@ -79,13 +103,17 @@ class OpenAICompatibleProvider:
         body = {**self._body(messages), "stream": True}
         if "stream_options" not in self._refused:
             body["stream_options"] = {"include_usage": True}
-        async with (
-            self._posted_stream(body) as response,
-            aclosing(self._replies(response)) as replies,
-        ):
-            async for reply in replies:
-                if reply.text:
-                    yield reply.text
+        try:
+            async with (
+                self._posted_stream(body) as response,
+                aclosing(self._replies(response)) as replies,
+            ):
+                async for reply in replies:
+                    if reply.text:
+                        yield reply.text
+        except ProviderError as error:
+            self.usage += error.usage
+            raise
 
     async def close(self) -> None:
         """Release connections."""
@@ -93,31 +121,49 @@ class OpenAICompatibleProvider:
             self._is_closed = True
             await self._endpoint.close()
 
-    async def _post(self, body: dict[str, object]) -> httpx.Response:
-        response = await self._endpoint.send("POST", _PATH, json=body)
+    async def _post(self, body: dict[str, object], spent: _Spent) -> httpx.Response:
+        response = await self._send(body, spent)
         if response.status_code in _REFUSALS and "response_format" in body:
-            slim = _without(body, "response_format")
-            response = await self._endpoint.send("POST", _PATH, json=slim)
+            response = await self._send(_without(body, "response_format"), spent)
             self._remember("response_format", response)
         await check(response, self._endpoint.provider)
         return response
+
+    async def _send(self, body: dict[str, object], spent: _Spent) -> httpx.Response:
+        response = await self._endpoint.send("POST", _PATH, json=body, measure=self._measure)
+        attempt = self._measure(response)
+        if attempt.usage.unpriced_calls and response.is_success:
+            self._tells_cost = False
+        spent.usage += earlier_usage(response) + attempt.usage
+        return response
+
+    def _measure(self, response: httpx.Response) -> Attempt:
+        return attempt_of(response, self._price)
 
     @asynccontextmanager
     async def _posted_stream(self, body: dict[str, object]) -> AsyncIterator[httpx.Response]:
         async with self._endpoint.stream("POST", _PATH, json=body, headers=_AS_SENT) as response:
             if response.status_code not in _REFUSALS or "stream_options" not in body:
-                await check(response, self._endpoint.provider)
+                await self._check(response)
                 yield response
                 return
+            self.usage += earlier_usage(response) + Usage(calls=1)
         slim = _without(body, "stream_options")
         async with self._endpoint.stream("POST", _PATH, json=slim, headers=_AS_SENT) as response:
             self._remember("stream_options", response)
-            await check(response, self._endpoint.provider)
+            await self._check(response)
             yield response
+
+    async def _check(self, response: httpx.Response) -> None:
+        try:
+            await check(response, self._endpoint.provider)
+        except ProviderError as error:
+            error.usage = earlier_usage(response) + Usage(calls=1)
+            raise
 
     async def _replies(self, response: httpx.Response) -> AsyncGenerator[Reply, None]:
         is_finished = False
-        usage = Usage(calls=1)
+        usage = Usage(calls=1, unpriced_calls=int(self._price is None or not self._price.is_free))
         try:
             async for event in _events(response):
                 if event.strip() == _DONE:
@@ -133,12 +179,11 @@ class OpenAICompatibleProvider:
             if not is_finished:
                 raise
         finally:
-            self.usage += usage
+            self.usage += earlier_usage(response) + usage
         if not is_finished:
             raise cut_off(self._endpoint.provider)
 
-    def _completion(self, reply: Reply) -> Completion:
-        usage = reply.usage_at(self._price)
+    def _completion(self, reply: Reply, usage: Usage) -> Completion:
         self.usage += usage
         return Completion(
             text=reply.text,
@@ -154,6 +199,43 @@ class OpenAICompatibleProvider:
     def _remember(self, field: str, response: httpx.Response) -> None:
         if response.is_success:
             self._refused.add(field)
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What one question has cost so far."""
+
+    usage: Usage = field(default_factory=Usage)
+
+
+def open_provider(
+    model: str,
+    config: EndpointConfig | None = None,
+    *,
+    options: Mapping[str, object] | None = None,
+    seams: EndpointSeams | None = None,
+) -> Provider:
+    """Return the model called `model`; nothing is sent before its first use.
+
+    Models at one endpoint share connections and circuit breaker as long as they are open.
+    Raises ConfigError where the name means nothing; a missing key shows at first use.
+    """
+    config = config or EndpointConfig()
+    target = target_of(model, config.base_urls)
+    return OpenAICompatibleProvider(
+        shared_endpoint(target.provider, config, seams),
+        target.model,
+        name=model,
+        price=_price(model, target, config),
+        options=options,
+    )
+
+
+def _price(model: str, target: Target, config: EndpointConfig) -> Price | None:
+    own = config.prices.get(model)
+    if own is not None:
+        return Price(input=own.input, output=own.output)
+    return shipped_prices().price_of(target)
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[str]:

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from promptguard.errors import DataError
-from promptguard.providers.names import Target
+from promptguard.providers.registry import Target
 
 _DATED = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
 
@@ -20,6 +20,11 @@ class Price:
 
     input: float
     output: float
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a call costs nothing, however long it is."""
+        return self.input == self.output == 0.0
 
     def cost_usd(self, input_tokens: int, output_tokens: int) -> float:
         """Return the cost of one call."""

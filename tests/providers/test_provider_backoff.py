@@ -1,4 +1,4 @@
-"""How long is waited before a call is repeated."""
+"""Waiting before a retry, and the circuit breaker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.providers.patience import delay_s, is_worth_repeating, retry_after_of
+from promptguard.providers.backoff import (
+    CircuitBreaker,
+    delay_s,
+    is_retryable,
+    retry_after_of,
+)
 
 MONDAY = "Mon, 02 Jan 2023 10:00:00 GMT"
 LATER = "Mon, 02 Jan 2023 10:00:30 GMT"
@@ -55,5 +60,53 @@ def test_waits_grow() -> None:
 
 def test_only_passing_failures_are_worth_repeating() -> None:
     """A refused request stays refused."""
-    assert all(is_worth_repeating(status) for status in (408, 429, 500, 502, 503, 504, 529))
-    assert not any(is_worth_repeating(status) for status in (200, 301, 400, 401, 404, 422))
+    assert all(is_retryable(status) for status in (408, 429, 500, 502, 503, 504, 529))
+    assert not any(is_retryable(status) for status in (200, 301, 400, 401, 404, 422))
+
+
+def opened() -> CircuitBreaker:
+    breaker = CircuitBreaker(failures=2, cooldown_s=10)
+    for _ in range(2):
+        assert breaker.enter(0)
+        breaker.fail(0)
+    return breaker
+
+
+def test_it_opens_after_failures_in_a_row() -> None:
+    """A success in between starts the count anew."""
+    breaker = CircuitBreaker(failures=2, cooldown_s=10)
+    breaker.fail(0)
+    breaker.succeed()
+    breaker.fail(0)
+    assert breaker.enter(0)
+    breaker.fail(0)
+    assert not breaker.enter(0)
+    assert breaker.remaining_s(4) == 6
+
+
+def test_after_the_cooldown_one_call_may_try() -> None:
+    """The others wait for its outcome."""
+    breaker = opened()
+    assert not breaker.enter(9.9)
+    assert breaker.enter(10)
+    assert not breaker.enter(10)
+    breaker.succeed()
+    assert breaker.enter(10)
+    assert breaker.enter(10)
+
+
+def test_a_failed_try_opens_again() -> None:
+    """One failure suffices then."""
+    breaker = opened()
+    assert breaker.enter(10)
+    breaker.fail(10)
+    assert not breaker.enter(19.9)
+    assert breaker.enter(20)
+
+
+def test_a_withdrawn_try_lets_the_next_one_in() -> None:
+    """A cancelled caller neither closes nor blocks."""
+    breaker = opened()
+    assert breaker.enter(10)
+    breaker.withdraw()
+    assert breaker.enter(10)

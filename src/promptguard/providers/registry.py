@@ -11,6 +11,7 @@ from promptguard.errors import ConfigError
 from promptguard.registry import Registry
 
 DEFAULT_PROVIDER = "openrouter"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,8 @@ class ProviderRow:
     """One kind of endpoint.
 
     `key_env` names the environment variable of its key; without `needs_key` it is used only
-    where it is set. `advice` says what to do when nobody answers.
+    where it is set. `reports_cost` says that answers carry what they cost. `advice` says what
+    to do when nobody answers.
     """
 
     name: str
@@ -26,6 +28,7 @@ class ProviderRow:
     key_env: str | None = None
     needs_key: bool = False
     is_free: bool = False
+    reports_cost: bool = False
     max_tokens_field: str = "max_tokens"
     advice: str = "check the address and the network"
 
@@ -45,6 +48,7 @@ for _row in (
         base_url="https://openrouter.ai/api/v1",
         key_env="OPENROUTER_API_KEY",
         needs_key=True,
+        reports_cost=True,
     ),
     ProviderRow(
         name="openai",
@@ -103,7 +107,12 @@ def provider_of(name: str, base_urls: Mapping[str, str]) -> ProviderRow:
     """Return the endpoint called `name`, or the one at `name` where that is a URL."""
     if _is_url(name):
         address = _checked(name)
-        return ProviderRow(name=urlsplit(address).netloc.rpartition("@")[2], base_url=address)
+        parts = urlsplit(address)
+        return ProviderRow(
+            name=parts.netloc.rpartition("@")[2],
+            base_url=address,
+            is_free=parts.hostname in _LOOPBACK,
+        )
     if name not in base_urls:
         return PROVIDERS.get(name)
     address = _checked(base_urls[name])

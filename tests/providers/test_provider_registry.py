@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from promptguard.errors import ConfigError
-from promptguard.providers.names import provider_of, target_of
+from promptguard.providers.registry import provider_of, target_of
 
 
 @pytest.mark.parametrize(
