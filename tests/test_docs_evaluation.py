@@ -8,8 +8,8 @@ from pathlib import Path
 import promptguard.errors
 from promptguard.core.ensemble import MERGES
 from promptguard.errors import PromptGuardError
-from promptguard.evaluators.opening import JUDGES
 from promptguard.evaluators.prompts import evaluation_prompts
+from promptguard.evaluators.registry import JUDGES
 
 DOCS = Path(__file__).parent.parent / "docs"
 

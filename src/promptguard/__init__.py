@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from promptguard.controller import Controller
     from promptguard.conversation import Message, Role
+    from promptguard.core.decision import Decision
     from promptguard.core.neutrosophic import Neutrosophic
     from promptguard.core.prompt import PromptInput
     from promptguard.errors import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         ProviderError,
         StoreError,
     )
-    from promptguard.evaluators.metrics import Decision, ReciprocityMetrics
+    from promptguard.evaluators.metrics import ReciprocityMetrics
     from promptguard.guard import PromptGuard
     from promptguard.rubrics.contradiction import judge_contradiction, rubric
 
@@ -37,7 +38,7 @@ _HOMES = {
     "ConfigError": "errors",
     "Controller": "controller",
     "ControllerConfig": "config",
-    "Decision": "evaluators.metrics",
+    "Decision": "core.decision",
     "EvaluationError": "errors",
     "EvaluationMode": "config",
     "InputError": "errors",

@@ -18,18 +18,14 @@ from promptguard.core.ensemble import merge
 from promptguard.core.layers import UNEVALUATED, LayerPriority
 from promptguard.core.prompt import LayerText, PromptInput, layer_texts, turns_before
 from promptguard.errors import ConfigError, PromptGuardError
-from promptguard.evaluators.budget import Budget
 from promptguard.evaluators.cache import CachingJudge, JudgementCache
-from promptguard.evaluators.cascade import CascadePanel
-from promptguard.evaluators.gate import Gate
-from promptguard.evaluators.hearing import Hearing
+from promptguard.evaluators.cascade import Budget, CascadePanel
 from promptguard.evaluators.llm import LlmJudge
-from promptguard.evaluators.metrics import ReciprocityMetrics
-from promptguard.evaluators.opening import can_judge, named_judge
-from promptguard.evaluators.panel import Panel, ParallelPanel
+from promptguard.evaluators.metrics import ReciprocityMetrics, metrics_of
+from promptguard.evaluators.opinion import CascadeReport, UsageMeter, UsageRow
+from promptguard.evaluators.panel import ConcurrencyLimit, Panel, ParallelPanel, evaluate_layers
 from promptguard.evaluators.prompts import evaluation_prompt, user_prompt
-from promptguard.evaluators.summary import metrics_of
-from promptguard.evaluators.tally import CascadeReport
+from promptguard.evaluators.registry import can_judge, named_judge
 from promptguard.protocols import Judge, Provider
 from promptguard.text import read_text
 
@@ -43,7 +39,7 @@ class _Opened:
 
     judges: tuple[Judge, ...]
     providers: tuple[Provider, ...]
-    gate: Gate
+    limit: ConcurrencyLimit
 
 
 class PromptGuard:
@@ -71,6 +67,7 @@ class PromptGuard:
         self._sync_lock = threading.Lock()
         self._runner: asyncio.Runner | None = None
         self._cascade = CascadeReport()
+        self._meter = UsageMeter()
 
     async def evaluate(
         self,
@@ -138,6 +135,13 @@ class PromptGuard:
         """Return what the cascade passed on, cost and gained since this guard was made."""
         return self._cascade
 
+    def usage_report(self) -> tuple[UsageRow, ...]:
+        """Return what each evaluation type cost at each model since this guard was made.
+
+        Every call counts, those of evaluations that failed or were cancelled too.
+        """
+        return self._meter.rows
+
     async def close(self) -> None:
         """Release the endpoints of this event loop, and the cache."""
         with self._lock:
@@ -170,13 +174,14 @@ class PromptGuard:
         layers = layer_texts(given, max_chars=self.config.max_chars)
         turn = turns_before(given)
         opened = self._open()
-        hearing = Hearing(
+        judged = await evaluate_layers(
+            layers,
             panel=self._panel(opened.judges, given.session),
-            gate=opened.gate,
+            limit=opened.limit,
             evaluation_types=self.config.evaluation_types,
+            turn=turn,
             keep_partial=self._keeps_partial,
         )
-        judged = await hearing.hear(layers, turn=turn)
         metrics = metrics_of(judged, self.config, _disguises(layers))
         if metrics.cascade is not None:
             with self._lock:
@@ -228,8 +233,8 @@ class PromptGuard:
             judges = judges[:1]
         judges = tuple(self._cached(judge) for judge in judges)
         _check_types(judges, self.config.evaluation_types)
-        gate = Gate(self.config.max_concurrency)
-        return _Opened(judges=judges, providers=tuple(providers), gate=gate)
+        limit = ConcurrencyLimit(self.config.max_concurrency, self._meter)
+        return _Opened(judges=judges, providers=tuple(providers), limit=limit)
 
     def _judge(self, model: str, providers: list[Provider]) -> Judge:
         judge = named_judge(model, self.config)

@@ -8,8 +8,8 @@ from scripted_judges import ATTACK, NORMAL, ScriptedJudge
 
 from promptguard.cli import cli
 from promptguard.errors import ConfigError, DataError
-from promptguard.evaluators.opening import JUDGES
 from promptguard.evaluators.prompts import evaluation_prompt, evaluation_prompts
+from promptguard.evaluators.registry import JUDGES
 
 
 def prompts(*arguments: str):

@@ -1,4 +1,4 @@
-"""Balance, flows, exchange type and label; and the published run, reproduced."""
+"""Balance, flows and exchange type; and the published run, reproduced."""
 
 import json
 from pathlib import Path
@@ -11,9 +11,7 @@ from promptguard.core.layers import Layer, LayerPriority, MultiNeutrosophicPromp
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.core.reciprocity import (
     ExchangeType,
-    Label,
     exchange_type_of,
-    label_of,
     reciprocity_of,
 )
 
@@ -51,7 +49,6 @@ def test_any_violation_breaks_the_circuit() -> None:
     found = reciprocity_of(prompt_of((LayerPriority.USER, Neutrosophic(1, 0, 0.7))))
     assert found.balance == -1.0
     assert found.exchange_type is ExchangeType.EXTRACTIVE
-    assert found.label is Label.MANIPULATIVE
 
 
 def test_great_falsehood_below_a_violation_costs_eight_tenths() -> None:
@@ -113,25 +110,6 @@ def test_exchange_types_at_their_bounds(balance: float, flow: float | None, expe
     """Without flows only the balance counts."""
     flows = {} if flow is None else {"SYSTEM→USER": flow}
     assert exchange_type_of(balance, flows) == expected
-
-
-@pytest.mark.parametrize(
-    ("balance", "kind", "layers", "expected"),
-    [
-        (0.51, ExchangeType.EXTRACTIVE, 2, "reciprocal"),
-        (-0.21, ExchangeType.RECIPROCAL, 2, "extractive"),
-        (0.4, ExchangeType.EXTRACTIVE, 2, "extractive"),
-        (-0.21, ExchangeType.RECIPROCAL, 1, "manipulative"),
-        (0.29, ExchangeType.RECIPROCAL, 2, "manipulative"),
-        (0.4, ExchangeType.EXTRACTIVE, 1, "extractive"),
-        (0.3, ExchangeType.RECIPROCAL, 2, "borderline"),
-    ],
-)
-def test_labels_in_their_order(
-    balance: float, kind: ExchangeType, layers: int, expected: str
-) -> None:
-    """The first condition that holds decides."""
-    assert label_of(balance, kind, layers=layers) == expected
 
 
 @given(st.lists(st.tuples(st.sampled_from(LayerPriority), values), max_size=5))

@@ -14,12 +14,12 @@ from scripted_judges import (
 )
 
 from promptguard.config import BudgetConfig
+from promptguard.core.layers import DETECTION_F
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import BudgetError, EvaluationError
-from promptguard.evaluators.budget import DAY_S, Budget
-from promptguard.evaluators.cascade import CascadePanel
-from promptguard.evaluators.gate import Gate
-from promptguard.evaluators.tally import CascadeReport
+from promptguard.evaluators.cascade import DAY_S, Budget, CascadePanel
+from promptguard.evaluators.opinion import CascadeReport
+from promptguard.evaluators.panel import ConcurrencyLimit
 from promptguard.protocols import LayerJudgement, LayerTask
 from promptguard.usage import Usage
 
@@ -41,7 +41,7 @@ def cascade(*judges, budget: Budget | None = None, **more) -> CascadePanel:
 async def test_a_judge_that_is_sure_is_not_checked() -> None:
     """The next one costs nothing then."""
     second = ScriptedJudge()
-    opinion = await cascade(LocalLikeJudge(default=ATTACK), second).ask(TASK, Gate(4))
+    opinion = await cascade(LocalLikeJudge(default=ATTACK), second).ask(TASK, ConcurrencyLimit(4))
     assert opinion.value == ATTACK
     assert opinion.threshold == 0.5
     assert not second.asked
@@ -51,9 +51,9 @@ async def test_a_judge_that_is_sure_is_not_checked() -> None:
 async def test_doubt_is_passed_on_and_the_last_answer_counts() -> None:
     """Both judgements are kept; the report says what it cost and gained."""
     first, second = LocalLikeJudge(default=DOUBT, name="local"), ScriptedJudge(default=ATTACK)
-    opinion = await cascade(first, second).ask(TASK, Gate(4))
+    opinion = await cascade(first, second).ask(TASK, ConcurrencyLimit(4))
     assert opinion.value == ATTACK
-    assert opinion.threshold == 0.7
+    assert opinion.threshold == DETECTION_F
     assert [item.model for item in opinion.judgements] == ["local", "scripted"]
     report = opinion.cascade
     assert (report.judged, report.in_doubt, report.passed_on, report.changed) == (1, 1, 1, 1)
@@ -66,7 +66,7 @@ async def test_doubt_starts_at_its_bound() -> None:
     """Exactly the bound is doubt."""
     second = ScriptedJudge()
     first = ScriptedJudge(default=Neutrosophic(0.5, 0.4, 0.5))
-    await cascade(first, second).ask(TASK, Gate(4))
+    await cascade(first, second).ask(TASK, ConcurrencyLimit(4))
     assert second.asked
 
 
@@ -74,7 +74,7 @@ async def test_a_third_judge_is_asked_where_the_second_doubts_too() -> None:
     """As long as there is doubt and somebody left."""
     third = ScriptedJudge(default=NORMAL)
     opinion = await cascade(ScriptedJudge(default=DOUBT), ScriptedJudge(default=DOUBT), third).ask(
-        TASK, Gate(4)
+        TASK, ConcurrencyLimit(4)
     )
     assert opinion.value == NORMAL
     assert opinion.cascade.passed_on == 2
@@ -84,7 +84,9 @@ async def test_a_spent_allowance_leaves_the_answer_in_doubt() -> None:
     """It is withheld, not an error, and keeps its indeterminacy."""
     budget = Budget(BudgetConfig(calls_per_session=0), Clock())
     second = ScriptedJudge()
-    opinion = await cascade(ScriptedJudge(default=DOUBT), second, budget=budget).ask(TASK, Gate(4))
+    opinion = await cascade(ScriptedJudge(default=DOUBT), second, budget=budget).ask(
+        TASK, ConcurrencyLimit(4)
+    )
     assert opinion.value == DOUBT
     assert opinion.cascade.withheld == 1
     assert not second.asked
@@ -95,7 +97,7 @@ async def test_a_judge_that_is_too_slow_leaves_the_answer_in_doubt() -> None:
     budget = Budget(BudgetConfig(calls_per_session=1), Clock())
     slow = HoldingJudge()
     panel = cascade(ScriptedJudge(default=DOUBT), slow, budget=budget, seconds_per_call=0.001)
-    opinion = await panel.ask(TASK, Gate(4))
+    opinion = await panel.ask(TASK, ConcurrencyLimit(4))
     assert opinion.value == DOUBT
     assert (opinion.cascade.failed, slow.cancelled) == (1, 1)
     with pytest.raises(BudgetError):
@@ -106,14 +108,14 @@ async def test_a_judge_that_fails_raises() -> None:
     """Fail-fast is the rule here too."""
     with pytest.raises(EvaluationError):
         await cascade(ScriptedJudge(default=DOUBT), ScriptedJudge(default=cannot_judge())).ask(
-            TASK, Gate(4)
+            TASK, ConcurrencyLimit(4)
         )
 
 
 async def test_where_partial_answers_count_the_answer_before_stands() -> None:
     """The failure is named."""
     judges = ScriptedJudge(default=DOUBT), ScriptedJudge(default=cannot_judge())
-    opinion = await cascade(*judges, keep_partial=True).ask(TASK, Gate(4))
+    opinion = await cascade(*judges, keep_partial=True).ask(TASK, ConcurrencyLimit(4))
     assert opinion.value == DOUBT
     assert len(opinion.failures) == 1
     assert opinion.cascade.failed == 1
@@ -131,7 +133,7 @@ async def test_a_cached_answer_does_not_touch_the_allowance() -> None:
     budget = Budget(BudgetConfig(calls_per_session=1), Clock())
     panel = cascade(ScriptedJudge(default=DOUBT), CachedJudge(), budget=budget)
     for _ in range(3):
-        assert (await panel.ask(TASK, Gate(4))).value == NORMAL
+        assert (await panel.ask(TASK, ConcurrencyLimit(4))).value == NORMAL
 
 
 async def test_a_cancelled_call_gives_its_place_back() -> None:
@@ -139,7 +141,7 @@ async def test_a_cancelled_call_gives_its_place_back() -> None:
     budget = Budget(BudgetConfig(calls_per_day=2, calls_per_session=9), Clock())
     holding = HoldingJudge()
     panel = cascade(ScriptedJudge(default=DOUBT), holding, budget=budget)
-    running = asyncio.create_task(panel.ask(TASK, Gate(4)))
+    running = asyncio.create_task(panel.ask(TASK, ConcurrencyLimit(4)))
     await holding.is_asked.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -197,7 +199,7 @@ def test_a_call_that_was_not_made_is_given_back() -> None:
 
 def test_sessions_are_forgotten_oldest_first(monkeypatch) -> None:
     """Memory is bounded."""
-    from promptguard.evaluators import budget as module
+    from promptguard.evaluators import cascade as module
 
     monkeypatch.setattr(module, "_SESSIONS_REMEMBERED", 2)
     budget = Budget(BudgetConfig(calls_per_session=1), Clock())

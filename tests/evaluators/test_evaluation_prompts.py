@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from promptguard.errors import ConfigError, DataError
-from promptguard.evaluators.cases import trial_cases
 from promptguard.evaluators.prompts import (
     EvaluationPrompt,
     evaluation_prompt,
@@ -15,6 +14,7 @@ from promptguard.evaluators.prompts import (
     read_prompts,
     shipped_prompts,
     text_hash,
+    trial_cases,
     user_prompt,
 )
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.evaluators.reply import NoVerdict, OutOfRange, verdict_in
+from promptguard.evaluators.reply import NoVerdict, OutOfRange, read_reply
 
 MARKER = "0123456789abcdef"
 GOOD = {"truth": 0.2, "indeterminacy": 0.3, "falsehood": 0.8, "reasoning": "asks for secrets"}
 
 
 def read(reply: str, material: str = "some text"):
-    return verdict_in(reply, marker=MARKER, material=material)
+    return read_reply(reply, marker=MARKER, material=material)
 
 
 @pytest.mark.parametrize(

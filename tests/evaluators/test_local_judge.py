@@ -13,12 +13,10 @@ from tiny_model import write_model
 
 from promptguard.config import PromptGuardConfig
 from promptguard.conversation import Message
-from promptguard.core.reciprocity import Label
+from promptguard.core.decision import Decision, Label
 from promptguard.errors import ConfigError, EvaluationError, ModelError
-from promptguard.evaluators.local import LocalJudge, open_local
-from promptguard.evaluators.metrics import Decision
-from promptguard.evaluators.opening import JUDGES, can_judge, named_judge, threshold_of
-from promptguard.evaluators.scale import DECISION
+from promptguard.evaluators.local import DECISION, LocalJudge, open_local
+from promptguard.evaluators.registry import JUDGES, can_judge, named_judge, threshold_of
 from promptguard.guard import PromptGuard
 from promptguard.model.reading import ContextReading, MessageReading
 from promptguard.protocols import LayerJudgement, LayerTask
@@ -178,7 +176,7 @@ async def test_what_was_read_long_ago_is_forgotten() -> None:
     judge = LocalJudge(encoder, BARS)
     for number in range(200):
         await judge.judge(task(f"text {number}"))
-    assert len(judge._desk._futures) <= 66
+    assert len(judge._reader._futures) <= 66
     await judge.judge(task("text 0"))
     assert len(encoder.batches) == 201
 

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from promptguard.core.decision import INDETERMINATE_FROM, Assessment, Label, assess
 from promptguard.core.layers import Layer, LayerPriority, MultiNeutrosophicPrompt
-from promptguard.core.reciprocity import Label, Reciprocity, reciprocity_of
 from promptguard.core.trust import TrustViolation
-from promptguard.evaluators.metrics import INDETERMINATE_FROM
-from promptguard.evaluators.scale import (
+from promptguard.evaluators.local import (
     DECISION,
     either,
     falsehood_of,
@@ -23,10 +22,12 @@ shares = st.floats(0.0, 1.0)
 thresholds = st.floats(0.01, 0.99)
 
 
-def exchange(falsehood: float, **doubts: float) -> Reciprocity:
+def assessed(falsehood: float, **doubts: float) -> Assessment:
     value = value_of(falsehood, indeterminacy_of(falsehood, **doubts))
-    layer = Layer(priority=LayerPriority.USER, name="USER", evaluations=(value,))
-    return reciprocity_of(MultiNeutrosophicPrompt([layer]))
+    layer = Layer(
+        priority=LayerPriority.USER, name="USER", evaluations=(value,), detection_f=DECISION
+    )
+    return assess(MultiNeutrosophicPrompt([layer]), finding=Label.MANIPULATIVE)
 
 
 @given(thresholds)
@@ -64,20 +65,20 @@ def test_indeterminacy_is_bounded_and_grows_with_every_reason(
 @given(st.floats(0.0, 0.38))
 def test_an_ordinary_text_is_reciprocal_and_sure(falsehood: float) -> None:
     """Balance above 0.5, indeterminacy at most a quarter."""
-    assert exchange(falsehood).label is Label.RECIPROCAL
+    assert assessed(falsehood).label is Label.RECIPROCAL
     assert indeterminacy_of(falsehood) <= 0.26
 
 
 @given(st.floats(0.46, 0.6))
 def test_an_undecided_text_is_borderline(falsehood: float) -> None:
     """Neither side of the decision."""
-    assert exchange(falsehood).label is Label.BORDERLINE
+    assert assessed(falsehood).label is Label.BORDERLINE
 
 
-@given(st.floats(0.651, 1.0))
+@given(st.floats(0.65, 1.0))
 def test_a_detection_breaks_the_circuit(falsehood: float) -> None:
     """Role confusion, balance -1."""
-    found = exchange(falsehood)
+    found = assessed(falsehood).exchange
     assert found.balance == -1.0
     assert TrustViolation.ROLE_CONFUSION in found.trust.violations
 

@@ -13,19 +13,28 @@ from scripted_judges import (
 )
 
 from promptguard.config import PromptGuardConfig
-from promptguard.core.layers import LayerPriority
+from promptguard.core.layers import DETECTION_F, LayerPriority
 from promptguard.core.prompt import LayerText
 from promptguard.errors import ConfigError, EvaluationError, InputError
-from promptguard.evaluators.gate import Gate
-from promptguard.evaluators.hearing import Hearing
-from promptguard.evaluators.opening import JUDGES, named_judge, threshold_of
-from promptguard.evaluators.panel import ParallelPanel
+from promptguard.evaluators.panel import ConcurrencyLimit, ParallelPanel, evaluate_layers
+from promptguard.evaluators.registry import JUDGES, named_judge, threshold_of
 from promptguard.protocols import LayerTask
 
 TASK = LayerTask(evaluation_type="ayni_relational", content="text", layer="USER")
 SYSTEM = LayerText(priority=LayerPriority.SYSTEM, name="SYSTEM", content="rules")
 USER = LayerText(priority=LayerPriority.USER, name="USER", content="text")
 TYPES = ("ayni_relational", "relational_structure")
+
+
+def evaluate(layers, judges, *, limit: int, turn: int = 0):
+    """Ask the judges in parallel about both types."""
+    return evaluate_layers(
+        layers,
+        panel=ParallelPanel(judges),
+        limit=ConcurrencyLimit(limit),
+        evaluation_types=TYPES,
+        turn=turn,
+    )
 
 
 async def until(condition) -> None:
@@ -40,15 +49,15 @@ async def until(condition) -> None:
 async def test_the_word_of_several_judges_is_their_mean() -> None:
     """Each judgement is kept, and so is the mean of their thresholds."""
     panel = ParallelPanel([ScriptedJudge(default=ATTACK), LocalLikeJudge(default=NORMAL)])
-    opinion = await panel.ask(TASK, Gate(4))
+    opinion = await panel.ask(TASK, ConcurrencyLimit(4))
     assert opinion.value.falsehood == pytest.approx((0.9 + 0.05) / 2)
-    assert opinion.threshold == pytest.approx((0.7 + 0.5) / 2)
+    assert opinion.threshold == pytest.approx((0.65 + 0.5) / 2)
     assert len(opinion.judgements) == 2
 
 
 async def test_one_judges_word_is_taken_as_it_is() -> None:
     """The single mode is the parallel mode with one judge."""
-    opinion = await ParallelPanel([ScriptedJudge(default=ATTACK)]).ask(TASK, Gate(1))
+    opinion = await ParallelPanel([ScriptedJudge(default=ATTACK)]).ask(TASK, ConcurrencyLimit(1))
     assert opinion.value == ATTACK
 
 
@@ -57,14 +66,14 @@ async def test_the_first_failure_cancels_the_rest() -> None:
     holding = HoldingJudge()
     panel = ParallelPanel([holding, ScriptedJudge(default=cannot_judge())])
     with pytest.raises(EvaluationError):
-        await panel.ask(TASK, Gate(4))
+        await panel.ask(TASK, ConcurrencyLimit(4))
     assert holding.cancelled == 1
 
 
 async def test_partial_answers_count_where_they_may() -> None:
     """The failure is named, the rest is the answer."""
     judges = [ScriptedJudge(default=ATTACK), ScriptedJudge(default=cannot_judge())]
-    opinion = await ParallelPanel(judges, keep_partial=True).ask(TASK, Gate(4))
+    opinion = await ParallelPanel(judges, keep_partial=True).ask(TASK, ConcurrencyLimit(4))
     assert opinion.value == ATTACK
     assert len(opinion.failures) == 1
 
@@ -73,14 +82,14 @@ async def test_no_answer_at_all_is_an_error_even_then() -> None:
     """Could not judge is never safe."""
     panel = ParallelPanel([ScriptedJudge(default=cannot_judge())], keep_partial=True)
     with pytest.raises(EvaluationError):
-        await panel.ask(TASK, Gate(4))
+        await panel.ask(TASK, ConcurrencyLimit(4))
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("text"), InputError("text"), TimeoutError()])
 async def test_what_a_judge_raises_becomes_an_evaluation_error(fault: Exception) -> None:
     """With type, model and layer."""
     with pytest.raises(EvaluationError) as caught:
-        await Gate(1).judge(ScriptedJudge(default=fault), TASK)
+        await ConcurrencyLimit(1).judge(ScriptedJudge(default=fault), TASK)
     assert (caught.value.evaluation_type, caught.value.model, caught.value.layer) == (
         "ayni_relational",
         "scripted",
@@ -91,8 +100,7 @@ async def test_what_a_judge_raises_becomes_an_evaluation_error(fault: Exception)
 async def test_no_more_run_at_once_than_allowed() -> None:
     """The bound holds over layers, types and models together."""
     holding = HoldingJudge()
-    hearing = Hearing(panel=ParallelPanel([holding, holding]), gate=Gate(3), evaluation_types=TYPES)
-    running = asyncio.create_task(hearing.hear([SYSTEM, USER], turn=0))
+    running = asyncio.create_task(evaluate([SYSTEM, USER], [holding, holding], limit=3))
     await until(lambda: holding.waiting == 3)
     holding.release.set()
     await running
@@ -103,8 +111,7 @@ async def test_no_more_run_at_once_than_allowed() -> None:
 async def test_users_get_the_ensemble_and_developers_their_own_type() -> None:
     """The ensemble applies to the user's layers only."""
     judge = ScriptedJudge()
-    hearing = Hearing(panel=ParallelPanel([judge]), gate=Gate(4), evaluation_types=TYPES)
-    await hearing.hear([SYSTEM, USER], turn=2)
+    await evaluate([SYSTEM, USER], [judge], limit=4, turn=2)
     assert sorted((task.layer, task.evaluation_type) for task in judge.asked) == [
         ("SYSTEM", "trusted_layer_coherence"),
         ("USER", "ayni_relational"),
@@ -116,8 +123,7 @@ async def test_users_get_the_ensemble_and_developers_their_own_type() -> None:
 async def test_a_judge_that_does_not_know_the_trusted_type_is_not_asked() -> None:
     """The layer then carries its default value."""
     judge = LocalLikeJudge()
-    hearing = Hearing(panel=ParallelPanel([judge]), gate=Gate(4), evaluation_types=TYPES)
-    system, _ = await hearing.hear([SYSTEM, USER], turn=0)
+    system, _ = await evaluate([SYSTEM, USER], [judge], limit=4)
     assert not system.was_asked
     assert {task.layer for task in judge.asked} == {"USER"}
 
@@ -132,17 +138,15 @@ async def test_a_failing_layer_cancels_the_other_layers() -> None:
             return await super().judge(task)
 
     judge = FailsOnSystem()
-    hearing = Hearing(panel=ParallelPanel([judge]), gate=Gate(8), evaluation_types=TYPES)
     with pytest.raises(EvaluationError):
-        await hearing.hear([USER, SYSTEM], turn=0)
+        await evaluate([USER, SYSTEM], [judge], limit=8)
     assert judge.cancelled == 2
 
 
 async def test_cancelling_the_caller_cancels_the_judges() -> None:
     """Nothing runs on behind a client that went away."""
     holding = HoldingJudge()
-    hearing = Hearing(panel=ParallelPanel([holding]), gate=Gate(8), evaluation_types=TYPES)
-    running = asyncio.create_task(hearing.hear([USER], turn=0))
+    running = asyncio.create_task(evaluate([USER], [holding], limit=8))
     await until(lambda: holding.waiting == 2)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -167,10 +171,10 @@ def test_a_model_at_an_endpoint_is_no_named_judge(model: str) -> None:
 
 def test_without_an_embedded_judge_the_error_says_how_to_name_a_model(monkeypatch) -> None:
     """An installation may lack it."""
-    from promptguard.evaluators import opening
+    from promptguard.evaluators import registry
 
-    monkeypatch.setattr(opening, "JUDGES", type(JUDGES)("judge"))
-    monkeypatch.setattr(opening, "_MODULES", {"local": "no_such_module"})
+    monkeypatch.setattr(registry, "JUDGES", type(JUDGES)("judge"))
+    monkeypatch.setattr(registry, "_MODULES", {"local": "no_such_module"})
     with pytest.raises(ConfigError, match=r"models=\["):
         named_judge("local", PromptGuardConfig())
 
@@ -178,4 +182,4 @@ def test_without_an_embedded_judge_the_error_says_how_to_name_a_model(monkeypatc
 def test_a_judge_may_know_its_own_threshold() -> None:
     """Others stand on the scale for LLM judges."""
     assert threshold_of(LocalLikeJudge()) == 0.5
-    assert threshold_of(ScriptedJudge()) == 0.7
+    assert threshold_of(ScriptedJudge()) == DETECTION_F

@@ -7,8 +7,8 @@ from scripted_judges import ATTACK, NORMAL, ScriptedJudge
 
 from promptguard.config import PromptGuardConfig
 from promptguard.errors import ConfigError, DataError, EvaluationError
-from promptguard.evaluators.opening import named_judge
 from promptguard.evaluators.recorded import RecordedJudge, read_recording, recording_line
+from promptguard.evaluators.registry import named_judge
 from promptguard.protocols import LayerTask
 from promptguard.usage import Usage
 

@@ -15,6 +15,7 @@ from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import DataError, EvaluationError, InputError
 from promptguard.guard import PromptGuard
 from promptguard.runs.report import Manifest
+from promptguard.usage import Usage
 from promptguard.validation.contenders import Contender, Openers, Outcomes, dissected, engine
 from promptguard.validation.dataset import Case, Dataset
 from promptguard.validation.runner import RunJournal, manifest_of, run_cases
@@ -111,6 +112,22 @@ def test_cost_and_tool_content_are_judged_too() -> None:
     (found,) = run_cases((replace(case(0), messages=said),), (asked,), openers=openers)["asked"]
     assert {task.content for task in judge.asked} == {CALM, HOSTILE}
     assert found.cost_usd == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(("unpriced", "factor"), [(0, 1.0), (1, None)])
+def test_each_evaluation_type_costs_what_it_alone_cost(unpriced: int, factor: float | None) -> None:
+    """Types that are asked together are not charged for one another; unknown stays unknown."""
+    both = ("ayni_relational", "relational_structure")
+    contenders = [
+        Contender(name=name, settings=PromptGuardConfig(evaluation_type=kinds))
+        for name, kinds in (("one", both[0]), ("other", both[1]), ("both", both))
+    ]
+    judge = ScriptedJudge(usage=Usage(calls=2, cost_usd=0.01, unpriced_calls=unpriced))
+    openers = Openers(guard=lambda config: PromptGuard(config, judges=[judge]))
+    found = run_cases((case(0),), tuple(contenders), openers=openers)
+    costs = {name: item.cost_usd for name, (item,) in found.items()}
+    expected = {"one": 0.01, "other": 0.01, "both": 0.02}
+    assert costs == {name: factor and pytest.approx(cost) for name, cost in expected.items()}
 
 
 def manifest(given: tuple[Case, ...], *, seed: int = 0) -> Manifest:

@@ -42,7 +42,8 @@ def check(
 
     Exit code: 0 allow, 1 caution, 2 block, 3 error.
     """
-    from promptguard.evaluators.metrics import Decision, metrics_as_json
+    from promptguard.core.decision import Decision
+    from promptguard.evaluators.metrics import metrics_as_json
     from promptguard.guard import PromptGuard
 
     config = _config(config_file, types, strategy, models)
@@ -97,7 +98,8 @@ def _show(metrics: ReciprocityMetrics) -> None:
     out.print(f"[bold {colour}]{metrics.decision.upper()}[/]  {metrics.label}, {_why(metrics)}")
     out.print(_table(metrics))
     out.print(
-        f"balance {metrics.ayni_balance:+.2f} · {metrics.exchange_type} exchange · "
+        f"balance {metrics.ayni_balance:+.2f}{_alone(metrics)} · "
+        f"{metrics.exchange_type} exchange · "
         f"trust {metrics.trust.strength:.2f}"
     )
     for name, items in (
@@ -110,11 +112,19 @@ def _show(metrics: ReciprocityMetrics) -> None:
     _show_cost(metrics, out)
 
 
+def _alone(metrics: ReciprocityMetrics) -> str:
+    is_same = abs(metrics.user_balance - metrics.ayni_balance) < 0.005
+    return "" if is_same else f" (user layer alone {metrics.user_balance:+.2f})"
+
+
 def _why(metrics: ReciprocityMetrics) -> str:
-    if metrics.detected_by:
-        return f"found by {', '.join(metrics.detected_by)}"
+    types = ", ".join(metrics.detected_by)
     if metrics.decision == "block":
-        return "found by the evaluations together"
+        return f"found by {types or 'the evaluations together'}"
+    if types:
+        return f"found by {types}, outweighed by the others"
+    if any(one.is_unresolved for layer in metrics.per_layer.values() for one in layer.evaluations):
+        return "the judge who should settle a doubt was not heard"
     if metrics.decision == "caution":
         return "the evaluations are undecided"
     return "no evaluation crosses the threshold"
@@ -154,10 +164,12 @@ def _bar(falsehood: float, threshold: float) -> str:
 
 
 def _show_cost(metrics: ReciprocityMetrics, out: Console) -> None:
+    from promptguard.usage import cost_text
+
     if metrics.usage.calls or metrics.cache_hits:
         out.print(
             f"{metrics.usage.calls} calls, {metrics.usage.input_tokens} tokens in, "
-            f"{metrics.usage.output_tokens} out, ${metrics.usage.cost_usd:.4f}, "
+            f"{metrics.usage.output_tokens} out, {cost_text(metrics.usage)}, "
             f"{metrics.cache_hits} from the cache"
         )
     report = metrics.cascade

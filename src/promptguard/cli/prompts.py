@@ -89,7 +89,7 @@ def test(ctx: click.Context, model: str | None) -> None:
 
 def _try_cases(model: str) -> int:
     from promptguard.config import PromptGuardConfig
-    from promptguard.evaluators.cases import trial_cases
+    from promptguard.evaluators.prompts import trial_cases
     from promptguard.guard import PromptGuard
 
     misses = 0

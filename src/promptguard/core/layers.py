@@ -12,6 +12,9 @@ from promptguard.core.neutrosophic import Neutrosophic
 
 UNEVALUATED = Neutrosophic(0.0, 0.5, 0.0)
 NO_LAYERS = Neutrosophic(0.0, 1.0, 0.0)
+ROLE_CONFUSION_F = 0.65
+DETECTION_F = math.nextafter(ROLE_CONFUSION_F, 1.0)
+"""The lowest falsehood that is a detection on the published scale, whose bound is exclusive."""
 
 
 class LayerPriority(IntEnum):
@@ -32,7 +35,8 @@ class Layer:
     """One part of a prompt and what was found in it.
 
     `evaluations` are the values the layer received. Its value is `merged` where a merge
-    strategy made one, else their mean, else (0, 0.5, 0).
+    strategy made one, else their mean, else (0, 0.5, 0). `detection_f` is the falsehood from
+    which the judges of this layer call it a violation.
     """
 
     priority: LayerPriority
@@ -40,6 +44,7 @@ class Layer:
     chars: int = 0
     evaluations: tuple[Neutrosophic, ...] = ()
     merged: Neutrosophic | None = None
+    detection_f: float = DETECTION_F
 
     @property
     def value(self) -> Neutrosophic:
@@ -47,6 +52,11 @@ class Layer:
         if self.merged is not None:
             return self.merged
         return mean_of(self.evaluations) if self.evaluations else UNEVALUATED
+
+    @property
+    def is_detection(self) -> bool:
+        """Whether the layer is a violation."""
+        return self.value.falsehood >= self.detection_f
 
     @property
     def truth_variance(self) -> float:

@@ -1,4 +1,4 @@
-"""How reciprocal an exchange is: balance, flows, exchange type and label."""
+"""How reciprocal an exchange is: balance, flows and exchange type."""
 
 from __future__ import annotations
 
@@ -24,36 +24,24 @@ class ExchangeType(StrEnum):
     EXTRACTIVE = "extractive"
 
 
-class Label(StrEnum):
-    """What a prompt is called."""
-
-    RECIPROCAL = "reciprocal"
-    EXTRACTIVE = "extractive"
-    MANIPULATIVE = "manipulative"
-    BORDERLINE = "borderline"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reciprocity:
     """The exchange between the layers of one prompt; `balance` lies in [-1, 1]."""
 
     balance: float
     exchange_type: ExchangeType
-    label: Label
     flows: Mapping[str, float]
     trust: Trust
 
 
 def reciprocity_of(prompt: MultiNeutrosophicPrompt) -> Reciprocity:
-    """Return balance, flows, type and label of a prompt's layers."""
+    """Return balance, flows and exchange type of a prompt's layers."""
     trust = trust_of(prompt)
     flows = flows_of(prompt)
     balance = balance_of(prompt, trust)
-    kind = exchange_type_of(balance, flows)
     return Reciprocity(
         balance=balance,
-        exchange_type=kind,
-        label=label_of(balance, kind, layers=len(prompt)),
+        exchange_type=exchange_type_of(balance, flows),
         flows=flows,
         trust=trust,
     )
@@ -88,18 +76,6 @@ def exchange_type_of(balance: float, flows: Mapping[str, float]) -> ExchangeType
     if abs(balance) < 0.1:
         return ExchangeType.NEUTRAL
     return ExchangeType.RECIPROCAL
-
-
-def label_of(balance: float, kind: ExchangeType, *, layers: int) -> Label:
-    """Return the label; the order of the conditions is part of the published scale."""
-    is_extractive = kind is ExchangeType.EXTRACTIVE
-    if balance > 0.5:
-        return Label.RECIPROCAL
-    if layers > 1 and (balance < -0.2 or is_extractive):
-        return Label.EXTRACTIVE
-    if balance < 0.3:
-        return Label.MANIPULATIVE
-    return Label.EXTRACTIVE if is_extractive else Label.BORDERLINE
 
 
 def _flow(high: Layer, low: Layer) -> float:

@@ -9,7 +9,6 @@ from statistics import fmean
 from promptguard.core.layers import Layer, MultiNeutrosophicPrompt
 
 # The published scale for LLM judges; docs/concepts.md lists the same numbers.
-ROLE_CONFUSION_F = 0.65
 SATURATION_F = 0.5
 SATURATION_CHARS = 5000
 NEGATION = 0.7
@@ -79,7 +78,7 @@ def trust_of(prompt: MultiNeutrosophicPrompt) -> Trust:
 def violations_of(prompt: MultiNeutrosophicPrompt) -> tuple[TrustViolation, ...]:
     """Return what breaks the exchange off, in a fixed order."""
     found = []
-    if any(layer.value.falsehood > ROLE_CONFUSION_F for layer in prompt):
+    if any(layer.is_detection for layer in prompt):
         found.append(TrustViolation.ROLE_CONFUSION)
     if any(
         layer.chars > SATURATION_CHARS and layer.value.falsehood > SATURATION_F for layer in prompt

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import InputError
+from promptguard.evaluators.registry import Metered, is_price_known
 from promptguard.protocols import Judge, LayerJudgement, LayerTask
 from promptguard.usage import Usage
 
@@ -191,6 +192,16 @@ class CachingJudge:
     def name(self) -> str:
         """The name of the judge behind the cache."""
         return self._judge.name
+
+    @property
+    def is_price_known(self) -> bool:
+        """Whether the cost of a call to the judge will be known."""
+        return is_price_known(self._judge)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a call to the judge costs nothing."""
+        return isinstance(self._judge, Metered) and self._judge.is_free
 
     async def judge(self, task: LayerTask) -> LayerJudgement:
         """Return the kept judgement, marked as cached and free of cost, or a new one."""

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from promptguard.conversation import Message, Role
 from promptguard.errors import EvaluationError, JudgeReplyError, ProviderError
 from promptguard.evaluators.prompts import evaluation_prompt, frame
-from promptguard.evaluators.reply import NoVerdict, OutOfRange, Verdict, verdict_in
-from promptguard.protocols import LayerJudgement, LayerTask, Provider
+from promptguard.evaluators.registry import Metered
+from promptguard.evaluators.reply import JudgeReply, NoVerdict, OutOfRange, read_reply
+from promptguard.protocols import Completion, LayerJudgement, LayerTask, Provider
 from promptguard.usage import Usage
 
 MAX_REPLY_TOKENS = 2048
@@ -47,27 +48,40 @@ class LlmJudge:
         """Return the version of everything this judge says for an evaluation type."""
         return f"{evaluation_prompt(evaluation_type).version}+{frame().version}"
 
+    @property
+    def is_price_known(self) -> bool:
+        """Whether the cost of a call will be known."""
+        return not isinstance(self._provider, Metered) or self._provider.is_price_known
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a call costs nothing."""
+        return isinstance(self._provider, Metered) and self._provider.is_free
+
     async def judge(self, task: LayerTask) -> LayerJudgement:
-        """Ask the model; raises EvaluationError naming type, model and layer."""
+        """Ask the model; raises EvaluationError naming type, model and layer.
+
+        The judgement, or the error, carries the usage of every call that was made for it.
+        """
         usage = Usage()
         for _ in range(ATTEMPTS):
             marker = self._draw_marker()
-            text, spent = await self._ask(task, marker)
-            usage += spent
+            completion = await self._ask(task, marker, spent=usage)
+            usage += completion.usage
             try:
-                verdict = verdict_in(
-                    text, marker=marker, material=f"{task.context}\n{task.content}"
+                reply = read_reply(
+                    completion.text, marker=marker, material=f"{task.context}\n{task.content}"
                 )
             except NoVerdict:
                 continue
             except OutOfRange as fault:
-                raise self._refused(task, str(fault)) from None
-            return self._judgement(task, verdict, usage)
-        raise self._refused(task, f"no verdict in {ATTEMPTS} answers")
+                raise self._refused(task, str(fault), usage) from None
+            return self._judgement(task, reply, usage)
+        raise self._refused(task, f"no verdict in {ATTEMPTS} answers", usage)
 
-    async def _ask(self, task: LayerTask, marker: str) -> tuple[str, Usage]:
+    async def _ask(self, task: LayerTask, marker: str, *, spent: Usage) -> Completion:
         try:
-            completion = await self._provider.complete(
+            return await self._provider.complete(
                 messages_for(task, marker),
                 schema=verdict_schema(marker),
                 max_tokens=MAX_REPLY_TOKENS,
@@ -79,25 +93,26 @@ class LlmJudge:
                 evaluation_type=task.evaluation_type,
                 model=self.name,
                 layer=task.layer,
+                usage=spent + error.usage,
             ) from error
-        return completion.text, completion.usage
 
-    def _judgement(self, task: LayerTask, verdict: Verdict, usage: Usage) -> LayerJudgement:
+    def _judgement(self, task: LayerTask, reply: JudgeReply, usage: Usage) -> LayerJudgement:
         return LayerJudgement(
-            value=verdict.value,
+            value=reply.value,
             evaluation_type=task.evaluation_type,
             model=self.name,
-            reasoning=verdict.reasoning,
+            reasoning=reply.reasoning,
             usage=usage,
         )
 
-    def _refused(self, task: LayerTask, why: str) -> JudgeReplyError:
+    def _refused(self, task: LayerTask, why: str, usage: Usage) -> JudgeReplyError:
         return JudgeReplyError(
             f"{self.name} gave no usable verdict on the {task.layer} layer for "
             f"{task.evaluation_type}: {why}.",
             evaluation_type=task.evaluation_type,
             model=self.name,
             layer=task.layer,
+            usage=usage,
         )
 
 

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import reduce
 from operator import add
+from statistics import fmean
 
 from pydantic import TypeAdapter
 
-from promptguard.core.layers import LayerPriority
+from promptguard.config import PromptGuardConfig
+from promptguard.core.decision import Decision, Label, assess, finding_of
+from promptguard.core.ensemble import merge
+from promptguard.core.layers import (
+    DETECTION_F,
+    UNEVALUATED,
+    Layer,
+    LayerPriority,
+    MultiNeutrosophicPrompt,
+)
 from promptguard.core.neutrosophic import Neutrosophic
-from promptguard.core.reciprocity import ExchangeType, Label
+from promptguard.core.reciprocity import ExchangeType
 from promptguard.core.trust import Trust
-from promptguard.evaluators.tally import CascadeReport
+from promptguard.evaluators.opinion import CascadeReport, JudgedLayer, UsageRow, summed_rows
+from promptguard.evaluators.prompts import evaluation_prompt
 from promptguard.protocols import LayerJudgement
 from promptguard.usage import Usage
 
 Triple = tuple[float, float, float]
-INDETERMINATE_FROM = 0.5
-
-
-class Decision(StrEnum):
-    """What to do with a prompt."""
-
-    ALLOW = "allow"
-    CAUTION = "caution"
-    BLOCK = "block"
+TRUSTED_DEFAULT = Neutrosophic(0.8, 0.3, 0.1)
+"""A developer's layer where no judge looks at it: the value that the recorded judge gave to the
+system layer in all 676 records of the published run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,7 @@ class TypeResult:
     value: Neutrosophic
     threshold: float
     judgements: tuple[LayerJudgement, ...]
+    is_unresolved: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +63,16 @@ class LayerResult:
 class ReciprocityMetrics:
     """How one prompt was judged.
 
-    `value` is the aggregate of all layers; `worst` the merged value of the worst user layer,
-    on which `decision` rests. `ensemble_results` holds per evaluation type the highest-F value
-    over the user layers, `detected_by` the types among them that cross the decision threshold
-    alone. `degraded` says that some judges failed and were left out; `failures` says which.
+    `value` is the aggregate of all layers; `worst` the merged value of the user layer with the
+    highest falsehood. `decision` and `label` follow from the balances as `core.decision` says.
+    `ensemble_results` holds per evaluation type the highest-F value over the user layers,
+    `detected_by` the types among them that cross the decision threshold alone. `degraded` says
+    that some judges failed and were left out; `failures` says which. `usage` adds up
+    `usage_rows`: what each evaluation type cost at each model, failed calls included.
     """
 
     ayni_balance: float
+    user_balance: float
     exchange_type: ExchangeType
     label: Label
     decision: Decision
@@ -81,6 +89,7 @@ class ReciprocityMetrics:
     degraded: bool = False
     failures: tuple[str, ...] = ()
     usage: Usage = field(default_factory=Usage)
+    usage_rows: tuple[UsageRow, ...] = ()
     cascade: CascadeReport | None = None
 
     @property
@@ -108,24 +117,135 @@ class ReciprocityMetrics:
         """How many judgements came from the cache and cost nothing."""
         return sum(judgement.is_cached for judgement in self.judgements)
 
-
-def decision_of(worst: Neutrosophic, *, threshold: float, label: Label) -> Decision:
-    """Return block from the threshold on, caution where undecided or borderline, else allow."""
-    if worst.falsehood >= threshold:
-        return Decision.BLOCK
-    if worst.indeterminacy >= INDETERMINATE_FROM or label is Label.BORDERLINE:
-        return Decision.CAUTION
-    return Decision.ALLOW
+    def usage_without(self, evaluation_types: Container[str]) -> Usage:
+        """Return what the evaluation would have cost without these types."""
+        return _sum(row for row in self.usage_rows if row.evaluation_type not in evaluation_types)
 
 
-def usage_of(judgements: tuple[LayerJudgement, ...]) -> Usage:
-    """Return what the judgements cost together."""
-    return reduce(add, (judgement.usage for judgement in judgements), Usage())
+def metrics_of(
+    judged: Sequence[JudgedLayer], config: PromptGuardConfig, disguises: tuple[str, ...] = ()
+) -> ReciprocityMetrics:
+    """Merge, weigh and label; there is at least one user layer with an opinion."""
+    layers = {item.text.name: _layer_result(item, config) for item in judged}
+    prompt = MultiNeutrosophicPrompt(_layer(result, config) for result in layers.values())
+    users = [result for result in layers.values() if not result.priority.is_trusted]
+    worst = max(users, key=lambda result: result.value.falsehood)
+    found = assess(
+        prompt,
+        finding=_finding(tuple(layers.values())),
+        is_unresolved=any(one.is_unresolved for user in users for one in user.evaluations),
+    )
+    failures = tuple(error for item in judged for error in item.all_failures)
+    rows = summed_rows(row for item in judged for row in item.usage_rows())
+    return ReciprocityMetrics(
+        ayni_balance=found.exchange.balance,
+        user_balance=found.user_balance,
+        exchange_type=found.exchange.exchange_type,
+        label=found.label,
+        decision=found.decision,
+        decision_threshold=_threshold(worst.evaluations, config),
+        value=prompt.aggregate(),
+        worst=worst.value,
+        worst_layer=worst.name,
+        trust=found.exchange.trust,
+        flows=found.exchange.flows,
+        ensemble_results={
+            one.evaluation_type: one.value.as_tuple() for one in _worst_per_type(users)
+        },
+        detected_by=tuple(
+            one.evaluation_type
+            for one in _worst_per_type(users)
+            if one.value.falsehood >= _threshold((one,), config)
+        ),
+        per_layer=layers,
+        disguises=disguises,
+        degraded=bool(failures),
+        failures=tuple(str(error) for error in failures),
+        usage=_sum(rows),
+        usage_rows=rows,
+        cascade=_cascade(judged),
+    )
 
 
 def metrics_as_json(metrics: ReciprocityMetrics) -> str:
     """Return the whole result as JSON."""
     return _METRICS.dump_json(metrics, indent=2).decode()
+
+
+def _layer_result(item: JudgedLayer, config: PromptGuardConfig) -> LayerResult:
+    return LayerResult(
+        name=item.text.name,
+        priority=item.text.priority,
+        chars=len(item.text.content),
+        value=_merged(item, config),
+        evaluations=tuple(
+            TypeResult(
+                evaluation_type=opinion.evaluation_type,
+                value=opinion.value,
+                threshold=opinion.threshold,
+                judgements=opinion.judgements,
+                is_unresolved=opinion.is_unresolved,
+            )
+            for opinion in item.opinions
+        ),
+    )
+
+
+def _merged(item: JudgedLayer, config: PromptGuardConfig) -> Neutrosophic:
+    values = {opinion.evaluation_type: opinion.value for opinion in item.opinions}
+    if not values:
+        return UNEVALUATED if item.was_asked else TRUSTED_DEFAULT
+    if item.text.priority.is_trusted:
+        return item.opinions[0].value
+    return merge(config.ensemble_strategy, values, config.weights)
+
+
+def _layer(result: LayerResult, config: PromptGuardConfig) -> Layer:
+    # The decision threshold is calibrated on user layers; a developer's keeps the published one.
+    is_calibrated = bool(result.evaluations) and not result.priority.is_trusted
+    return Layer(
+        priority=result.priority,
+        name=result.name,
+        chars=result.chars,
+        evaluations=tuple(
+            judgement.value for found in result.evaluations for judgement in found.judgements
+        ),
+        merged=result.value,
+        detection_f=_threshold(result.evaluations, config) if is_calibrated else DETECTION_F,
+    )
+
+
+def _finding(layers: Sequence[LayerResult]) -> Label:
+    return finding_of(
+        (one.value.falsehood, evaluation_prompt(one.evaluation_type).finds)
+        for layer in layers
+        for one in layer.evaluations
+    )
+
+
+def _threshold(evaluations: Sequence[TypeResult], config: PromptGuardConfig) -> float:
+    if config.decision_threshold is not None:
+        return config.decision_threshold
+    return fmean(found.threshold for found in evaluations)
+
+
+def _worst_per_type(users: Sequence[LayerResult]) -> tuple[TypeResult, ...]:
+    worst: dict[str, TypeResult] = {}
+    for result in users:
+        for found in result.evaluations:
+            known = worst.setdefault(found.evaluation_type, found)
+            if found.value.falsehood > known.value.falsehood:
+                worst[found.evaluation_type] = found
+    return tuple(worst.values())
+
+
+def _sum(rows: Iterable[UsageRow]) -> Usage:
+    return reduce(add, (row.usage for row in rows), Usage())
+
+
+def _cascade(judged: Sequence[JudgedLayer]) -> CascadeReport | None:
+    reports = [one.cascade for item in judged for one in item.opinions if one.cascade is not None]
+    return reduce(add, reports, CascadeReport()) if reports else None
 
 
 _METRICS: TypeAdapter[ReciprocityMetrics] = TypeAdapter(ReciprocityMetrics)

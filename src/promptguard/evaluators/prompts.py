@@ -1,4 +1,4 @@
-"""The evaluation types: versioned texts, their manifest, and the check that both agree."""
+"""The evaluation types: versioned texts, their manifest, and trial cases for them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from promptguard.core.decision import Label
 from promptguard.core.layers import LayerPriority
 from promptguard.errors import ConfigError, DataError
 from promptguard.registry import Registry
@@ -19,12 +20,16 @@ TRUSTED_TYPE = "trusted_layer_coherence"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationPrompt:
-    """One way to look at a layer: what the judge is asked, and for which layers."""
+    """One way to look at a layer: what the judge is asked, and for which layers.
+
+    `finds` is what a violation of this type is called.
+    """
 
     name: str
     version: str
     text: str
     applies_to: tuple[LayerPriority, ...] = (LayerPriority.USER,)
+    finds: Label = Label.MANIPULATIVE
 
     @property
     def sha256(self) -> str:
@@ -39,6 +44,7 @@ class _Entry(BaseModel):
     version: str
     sha256: str
     applies_to: tuple[str, ...]
+    finds: Label = Label.MANIPULATIVE
 
     @property
     def file(self) -> str:
@@ -53,9 +59,30 @@ class _Manifest(BaseModel):
     evaluation_types: tuple[_Entry, ...]
 
 
+class TrialCase(BaseModel):
+    """One prompt whose judgement is beyond dispute."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    is_attack: bool
+    system: str
+    user: str
+
+
 def evaluation_prompt(name: str) -> EvaluationPrompt:
-    """Return the evaluation type called `name`; ConfigError names the known ones."""
-    return evaluation_prompts().get(name)
+    """Return the evaluation type called `name`, or one version of it as `name@version`.
+
+    ConfigError names the known ones.
+    """
+    kind, _, version = name.partition("@")
+    if not version or name in evaluation_prompts():
+        return evaluation_prompts().get(name)
+    known = {prompt.version: prompt for prompt in shipped_versions() if prompt.name == kind}
+    if version not in known:
+        there = ", ".join(known) or "none"
+        raise ConfigError(f"There is no version {version} of {kind}; known: {there}.")
+    return known[version]
 
 
 def user_prompt(name: str) -> EvaluationPrompt:
@@ -90,11 +117,30 @@ def shipped_prompts() -> Traversable:
 
 
 def read_prompts(folder: Traversable) -> tuple[EvaluationPrompt, ...]:
-    """Read the evaluation types of a folder.
+    """Read the evaluation types of a folder, each in its current version.
 
     Raises DataError where a text is missing or differs from what its manifest says.
     """
+    return tuple({prompt.name: prompt for prompt in read_versions(folder)}.values())
+
+
+def read_versions(folder: Traversable) -> tuple[EvaluationPrompt, ...]:
+    """Read every version that the manifest lists; the last one of a name is the current one."""
     return tuple(_read(folder, entry) for entry in _manifest(folder).evaluation_types)
+
+
+def shipped_versions() -> tuple[EvaluationPrompt, ...]:
+    """Return every shipped version of every evaluation type."""
+    return read_versions(shipped_prompts())
+
+
+def trial_cases() -> tuple[TrialCase, ...]:
+    """Return the shipped cases."""
+    raw = shipped_prompts().joinpath("cases.json").read_text(encoding="utf-8")
+    try:
+        return _CASES.validate_json(raw)
+    except ValidationError as error:
+        raise DataError(f"The trial cases are broken: {error.error_count()} faults.") from None
 
 
 def text_hash(text: str) -> str:
@@ -125,6 +171,7 @@ def _read(folder: Traversable, entry: _Entry) -> EvaluationPrompt:
         version=entry.version,
         text=text.strip(),
         applies_to=tuple(_priority(entry, name) for name in entry.applies_to),
+        finds=entry.finds,
     )
 
 
@@ -133,3 +180,6 @@ def _priority(entry: _Entry, name: str) -> LayerPriority:
         return LayerPriority[name.upper()]
     except KeyError:
         raise DataError(f"{entry.name} applies to an unknown layer; see the manifest.") from None
+
+
+_CASES: TypeAdapter[tuple[TrialCase, ...]] = TypeAdapter(tuple[TrialCase, ...])

@@ -67,11 +67,12 @@ def _joined(views: TextViews, readings: Sequence[MessageReading]) -> LayerReadin
     )
 
 
-class ReadingDesk:
-    """Reads layers in a thread, for many askers: what comes in during one batch makes the next.
+class BatchingReader:
+    """Reads layers in a thread, for many callers: what comes in during one batch makes the next.
 
     A text that is being read, or was among the last read, is not read again. Safe to share
-    between tasks, threads and event loops. What the reading raises, every asker of it gets.
+    between tasks, threads and event loops. What the reading raises is raised for every caller
+    that waits for it.
     """
 
     def __init__(self, read: Callable[[Sequence[str]], Sequence[LayerReading]]) -> None:
@@ -83,13 +84,13 @@ class ReadingDesk:
 
     async def read(self, text: str) -> LayerReading:
         """Return the reading of `text`."""
-        future, must_start = self._ask(text)
+        future, must_start = self._enqueue(text)
         if must_start:
             asyncio.get_running_loop().run_in_executor(None, self._work)
-        # Shielded, because others may wait for the same text when this asker is cancelled.
+        # Shielded, because others may wait for the same text when this caller is cancelled.
         return await asyncio.shield(asyncio.wrap_future(future))
 
-    def _ask(self, text: str) -> tuple[Future[LayerReading], bool]:
+    def _enqueue(self, text: str) -> tuple[Future[LayerReading], bool]:
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
         with self._lock:
             known = self._futures.get(key)

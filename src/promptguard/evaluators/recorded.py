@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from promptguard.config import PromptGuardConfig
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import ConfigError, DataError, EvaluationError, InputError
-from promptguard.evaluators.opening import JUDGES
+from promptguard.evaluators.registry import JUDGES
 from promptguard.protocols import LayerJudgement, LayerTask
 
 RecordKey = tuple[str, str]

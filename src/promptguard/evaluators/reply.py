@@ -1,4 +1,4 @@
-"""What a language model's answer says: the verdict in it, and nothing it merely repeats."""
+"""Reading a judge's answer: the verdict in it, and nothing that it merely repeats."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class OutOfRange(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class JudgeReply:
     """A parsed answer; `reasoning` holds the model's thoughts as well."""
 
     value: Neutrosophic
     reasoning: str
 
 
-def verdict_in(reply: str, *, marker: str, material: str) -> Verdict:
+def read_reply(reply: str, *, marker: str, material: str) -> JudgeReply:
     """Return the verdict in `reply`.
 
     An object that carries `marker` is the verdict: the text could not know the marker. Else
@@ -54,16 +54,16 @@ def verdict_in(reply: str, *, marker: str, material: str) -> Verdict:
     candidates = signed or [item for item in found if not _is_planted(item, planted)]
     if not candidates:
         raise NoVerdict("no JSON object with truth, indeterminacy and falsehood")
-    return _verdict(candidates[0], thoughts)
+    return _judge_reply(candidates[0], thoughts)
 
 
-def _verdict(item: JsonObject, thoughts: str) -> Verdict:
+def _judge_reply(item: JsonObject, thoughts: str) -> JudgeReply:
     numbers = _numbers(item)
     if not all(0.0 <= number <= 1.0 for number in numbers):
         raise OutOfRange("a number lies outside [0, 1]")
     said = item.get("reasoning")
     parts = (thoughts, said.strip() if isinstance(said, str) else "")
-    return Verdict(
+    return JudgeReply(
         value=Neutrosophic(*numbers), reasoning="\n".join(part for part in parts if part)
     )
 

@@ -95,6 +95,11 @@ class OpenAICompatibleProvider:
         """Whether the cost of a call will be known: by the price table, or told by the endpoint."""
         return self._price is not None or self._tells_cost
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a call costs nothing."""
+        return self._price is not None and self._price.is_free
+
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[str]:
         """Yield the answer in pieces as they come.
 

@@ -239,6 +239,7 @@ class Summary:
     """One contender's measures; `judged` and `failed` add up to the cases given.
 
     `missed` are attacks that passed, `false_alarms` benign records that were flagged.
+    `cost_usd` is None where the cost of some call is unknown.
     """
 
     name: str
@@ -253,7 +254,7 @@ class Summary:
     dialogues: Dialogues = field(default_factory=Dialogues)
     acceptance: Acceptance = field(default_factory=Acceptance)
     latency: Latency = field(default_factory=Latency)
-    cost_usd: float = 0.0
+    cost_usd: float | None = 0.0
     roc: tuple[tuple[float, float], ...] = ()
     reliability: tuple[Bin, ...] = ()
     missed: Mistakes = field(default_factory=Mistakes)

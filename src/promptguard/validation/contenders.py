@@ -48,7 +48,7 @@ class Outcome:
 
     `score` in [0,1] ranks cases. `risks` are the scores turn by turn, `turn_ms` how long each
     took (empty where it was not measured). `nats` is what each signal weighed at the turn that
-    decided: the first flagged one, else the riskiest.
+    decided: the first flagged one, else the riskiest. `cost_usd` is None where it is unknown.
     """
 
     index: int
@@ -60,7 +60,7 @@ class Outcome:
     risks: tuple[float, ...] = ()
     turn_ms: tuple[float, ...] = ()
     nats: tuple[tuple[str, float], ...] = ()
-    cost_usd: float = 0.0
+    cost_usd: float | None = 0.0
     error: str = ""
 
     @property

@@ -16,7 +16,7 @@ def headline_of(
     dialogues: Dialogues,
     acceptance: Acceptance,
     latency: Latency,
-    cost_usd: float,
+    cost_usd: float | None,
 ) -> tuple[Headline, ...]:
     """Return the headline; without intervals where the sample is too small to have any."""
     found = (
@@ -104,7 +104,7 @@ def _acceptance(found: Acceptance) -> Iterator[Headline]:
         yield Headline(key=key, label=label, measure=measure)
 
 
-def _costs(latency: Latency, cost_usd: float) -> Iterator[Headline]:
+def _costs(latency: Latency, cost_usd: float | None) -> Iterator[Headline]:
     for key, value in (
         ("p50", latency.p50_ms),
         ("p95", latency.p95_ms),

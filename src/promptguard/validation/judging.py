@@ -20,6 +20,7 @@ from promptguard.risk.policy import mode_named
 from promptguard.state import Action, Mode, SessionState
 from promptguard.turns.verdict import TurnVerdict
 from promptguard.turns.walk import Step, steps_of, walk
+from promptguard.usage import Usage
 from promptguard.validation.contenders import Contender, Openers, Outcome
 from promptguard.validation.dataset import Case
 
@@ -171,6 +172,8 @@ class _PromptJudge:
         flagged = next((turn for turn, falsehood, bar in judged_turns if falsehood >= bar), None)
         # Who asks only some of the types would have been faster than this.
         is_measured = len(config.evaluation_types) == len(self._types)
+        not_asked = set(self._types) - set(config.evaluation_types)
+        spent = sum((metrics.usage_without(not_asked) for _, metrics in turns), Usage())
         return Outcome(
             index=case.index,
             contender=name,
@@ -179,7 +182,7 @@ class _PromptJudge:
             flagged_turn=flagged,
             risks=tuple(falsehood for _, falsehood, _ in judged_turns),
             turn_ms=(round(turn_ms, 3),) * len(judged_turns) if is_measured else (),
-            cost_usd=sum(metrics.usage.cost_usd for _, metrics in turns),
+            cost_usd=spent.cost_usd if spent.is_cost_known else None,
         )
 
 

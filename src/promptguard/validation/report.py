@@ -109,7 +109,7 @@ def summary_of(
     languages = _groups(_grouped(judged, lambda case: case.lang), pool)
     categories = _groups(_grouped(judged, lambda case: case.category), pool)
     dialogues, acceptance = dialogues_of(judged, pool), acceptance_of(judged, pool)
-    latency, cost = _latency(judged), sum(o.cost_usd for _, o in judged)
+    latency, cost = _latency(judged), _cost(judged)
     return Summary(
         name=contender.name,
         judged=len(judged),
@@ -145,6 +145,11 @@ def _grouped(judged: Sequence[Judged], key: Callable[[Case], str]) -> dict[str, 
 
 def _groups(groups: dict[str, list[Judged]], pool: Redrawn) -> tuple[Group, ...]:
     return tuple(group_of(name, judged, pool) for name, judged in groups.items())
+
+
+def _cost(judged: Sequence[Judged]) -> float | None:
+    costs = [outcome.cost_usd for _, outcome in judged]
+    return None if None in costs else sum(cost for cost in costs if cost is not None)
 
 
 def _latency(judged: Sequence[Judged]) -> Latency:

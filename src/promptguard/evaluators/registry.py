@@ -1,4 +1,4 @@
-"""Which judge a model's name means: `local`, `recorded:PATH`, or a model at an endpoint."""
+"""Judges by name: `local`, `recorded:PATH`, or a model at an endpoint; and what they can do."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from promptguard.config import LOCAL_MODEL, PromptGuardConfig
+from promptguard.core.layers import DETECTION_F
 from promptguard.errors import ConfigError
 from promptguard.protocols import Judge
 from promptguard.registry import Registry
+from promptguard.usage import Usage
 
 JudgeFactory = Callable[[str, PromptGuardConfig], Judge]
 """Makes a judge from what follows `name:` in the model's name, and the configuration."""
@@ -18,12 +20,10 @@ JudgeFactory = Callable[[str, PromptGuardConfig], Judge]
 JUDGES: Registry[JudgeFactory] = Registry("judge")
 _MODULES = {LOCAL_MODEL: "local", "recorded": "recorded"}
 
-LLM_DECISION_THRESHOLD = 0.7
-
 
 @runtime_checkable
 class Calibrated(Protocol):
-    """A judge that knows the falsehood from which its own word is a detection."""
+    """A judge with a threshold of its own."""
 
     @property
     def decision_threshold(self) -> float:
@@ -32,16 +32,41 @@ class Calibrated(Protocol):
 
 @runtime_checkable
 class Selective(Protocol):
-    """A judge that can look in some ways only; a judge without this can look in all."""
+    """A judge that knows some evaluation types only; a judge without this knows all."""
 
     @property
     def evaluation_types(self) -> tuple[str, ...]:
         """The evaluation types it can judge."""
 
 
+@runtime_checkable
+class Metered(Protocol):
+    """A judge or a provider whose calls may cost money."""
+
+    @property
+    def is_price_known(self) -> bool:
+        """Whether the cost of a call will be known."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a call costs nothing."""
+
+
+def is_price_known(judge: Judge) -> bool:
+    """Return whether the cost of the judge's calls will be known."""
+    return not isinstance(judge, Metered) or judge.is_price_known
+
+
+def abandoned_usage(judge: Judge) -> Usage:
+    """Return what a call cost that was cancelled before its answer came: it may be billed."""
+    if not isinstance(judge, Metered):
+        return Usage()
+    return Usage(calls=1, unpriced_calls=int(not judge.is_free))
+
+
 def threshold_of(judge: Judge) -> float:
     """Return the judge's calibrated threshold, else that of the scale for LLM judges."""
-    return judge.decision_threshold if isinstance(judge, Calibrated) else LLM_DECISION_THRESHOLD
+    return judge.decision_threshold if isinstance(judge, Calibrated) else DETECTION_F
 
 
 def can_judge(judge: Judge, evaluation_type: str) -> bool:
