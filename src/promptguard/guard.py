@@ -131,6 +131,10 @@ class PromptGuard:
                 group.create_task(self._work_off(queue, results))
         return tuple(result for result in results if result is not None)
 
+    def evaluate_batch_sync(self, prompts: Iterable[str | PromptInput]) -> tuple[BatchItem, ...]:
+        """Judge many prompts where there is no event loop; see `evaluate_batch`."""
+        return self._run(lambda: self.evaluate_batch(prompts))
+
     def cascade_report(self) -> CascadeReport:
         """Return what the cascade passed on, cost and gained since this guard was made."""
         return self._cascade

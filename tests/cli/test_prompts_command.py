@@ -1,5 +1,6 @@
 """`promptguard prompts`: list, show, diff and test."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,19 @@ def test_test_tries_the_cases_on_a_model(judges) -> None:
     alarmed = prompts("test", "--model", "alarmed")
     assert alarmed.exit_code == 1
     assert "wrong normal_request" in alarmed.output
+
+
+def test_every_subcommand_prints_json(judges, tmp_path: Path) -> None:
+    """For programs."""
+    rows = json.loads(prompts("list", "--json").output)
+    assert {row["name"] for row in rows} >= {"ayni_relational", "trusted_layer_coherence"}
+    shown = json.loads(prompts("show", "ayni_relational@1.0.0", "--full", "--json").output)
+    assert shown["text"] == evaluation_prompt("ayni_relational").text
+    assert [message["role"] for message in shown["messages"]] == ["system", "user"]
+    changed = prompts("diff", "ayni_relational", "relational_structure", "--json")
+    assert changed.exit_code == 1
+    assert json.loads(changed.output)["is_equal"] is False
+    tried = prompts("test", "--model", "alarmed", "--json")
+    assert tried.exit_code == 1
+    cases = {case["name"]: case["is_right"] for case in json.loads(tried.output)["cases"]}
+    assert cases["normal_request"] is False

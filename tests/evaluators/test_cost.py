@@ -106,12 +106,14 @@ async def test_failures_that_are_left_out_of_a_result_are_still_paid_for() -> No
     assert found.degraded
     assert found.usage.calls == 6
     first = [row for row in found.usage_rows if row.evaluation_type == ONE]
-    assert {row.model: row.usage.calls for row in first} == {
-        row.model: row.usage.calls for row in found.usage_rows if row.evaluation_type == ONE
-    } == {
-        "vendor/model": 2,
-        "b": 1,
-    }
+    assert (
+        {row.model: row.usage.calls for row in first}
+        == {row.model: row.usage.calls for row in found.usage_rows if row.evaluation_type == ONE}
+        == {
+            "vendor/model": 2,
+            "b": 1,
+        }
+    )
 
 
 async def test_a_guard_counts_evaluations_that_raised() -> None:

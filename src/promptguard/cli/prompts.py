@@ -1,18 +1,26 @@
-"""`promptguard prompts`: the evaluation types, their texts, versions and trial cases."""
+"""`promptguard prompts`: the evaluation types, their versions, and how these compare."""
 
 from __future__ import annotations
 
 import difflib
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION
-from promptguard.errors import ConfigError
+from promptguard.errors import DataError
 
 if TYPE_CHECKING:
     from promptguard.evaluators.prompts import EvaluationPrompt
+    from promptguard.validation.prompt_versions import VersionComparison
+
+
+class _TriedCase(TypedDict):
+    name: str
+    is_right: bool
+    detected_by: list[str]
 
 
 @click.group()
@@ -21,89 +29,198 @@ def prompts() -> None:
 
 
 @prompts.command("list")
-def list_prompts() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list with every version.")
+def list_prompts(as_json: bool) -> None:
     """List every evaluation type with its version, layers and hash."""
     from rich.console import Console
     from rich.table import Table
 
+    if as_json:
+        click.echo(json.dumps([_row(prompt) for prompt in _versions()], indent=2))
+        return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("name", "version", "applies to", "sha256"):
+    for heading in ("name", "version", "applies to", "finds", "sha256"):
         table.add_column(heading, no_wrap=True)
     for prompt in _all():
         layers = ", ".join(layer.name.lower() for layer in prompt.applies_to)
-        table.add_row(prompt.name, prompt.version, layers, prompt.sha256[:12])
+        table.add_row(prompt.name, prompt.version, layers, prompt.finds, prompt.sha256[:12])
     Console(highlight=False).print(table)
 
 
 @prompts.command()
 @click.argument("name")
 @click.option("--full", is_flag=True, help="With the frame, as a judge receives it.")
-def show(name: str, full: bool) -> None:
-    """Print the text of evaluation type NAME."""
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show(name: str, full: bool, as_json: bool) -> None:
+    """Print the text of evaluation type NAME, or of one version as NAME@VERSION."""
     from promptguard.evaluators.llm import messages_for
     from promptguard.evaluators.prompts import evaluation_prompt
     from promptguard.protocols import LayerTask
 
     prompt = evaluation_prompt(name)
-    if not full:
-        click.echo(prompt.text)
-        return
     task = LayerTask(evaluation_type=name, content="TEXT", layer=prompt.applies_to[0].name)
-    for message in messages_for(task, "MARKER"):
-        click.echo(f"--- {message.role}\n{message.content}")
+    framed = [(message.role.value, message.content) for message in messages_for(task, "MARKER")]
+    if as_json:
+        body = {**_row(prompt), "text": prompt.text}
+        if full:
+            body["messages"] = [{"role": role, "content": text} for role, text in framed]
+        click.echo(json.dumps(body, indent=2, ensure_ascii=False))
+    elif full:
+        click.echo("\n".join(f"--- {role}\n{text}" for role, text in framed))
+    else:
+        click.echo(prompt.text)
 
 
 @prompts.command()
 @click.argument("old")
 @click.argument("new")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def diff(ctx: click.Context, old: str, new: str) -> None:
-    """Compare two texts: each a NAME, NAME@VERSION of the shipped files, or a file.
+def diff(ctx: click.Context, old: str, new: str, as_json: bool) -> None:
+    """Show how two texts differ: each a NAME, NAME@VERSION, or a file.
 
     Exit code: 0 where they are equal, 1 where they differ.
     """
-    lines = difflib.unified_diff(
-        _text(old).splitlines(), _text(new).splitlines(), fromfile=old, tofile=new, lineterm=""
+    lines = list(
+        difflib.unified_diff(
+            _text(old).splitlines(), _text(new).splitlines(), fromfile=old, tofile=new, lineterm=""
+        )
     )
-    count = 0
-    for count, line in enumerate(lines, start=1):  # noqa: B007  the count is used below
-        click.echo(line)
-    ctx.exit(EXIT_CAUTION if count else EXIT_ALLOW)
+    if as_json:
+        click.echo(json.dumps({"is_equal": not lines, "diff": lines}, ensure_ascii=False))
+    else:
+        for line in lines:
+            click.echo(line)
+    ctx.exit(EXIT_CAUTION if lines else EXIT_ALLOW)
 
 
 @prompts.command()
 @click.option("--model", help="Judge the trial cases with this model as well.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def test(ctx: click.Context, model: str | None) -> None:
+def test(ctx: click.Context, model: str | None, as_json: bool) -> None:
     """Check texts against their manifest and, with a model, try the cases on it.
 
     Exit code: 0 where all is as expected, 1 where a case is not.
     """
     from promptguard.evaluators.prompts import read_prompts, shipped_prompts
 
-    for prompt in read_prompts(shipped_prompts()):
-        click.echo(f"ok    {prompt.name} {prompt.version} is what its manifest says")
-    misses = _try_cases(model) if model else 0
-    ctx.exit(EXIT_CAUTION if misses else EXIT_ALLOW)
+    texts = read_prompts(shipped_prompts())
+    cases = _try_cases(model) if model else []
+    if as_json:
+        body = {"prompts": [_row(prompt) for prompt in texts], "cases": cases}
+        click.echo(json.dumps(body, indent=2))
+    else:
+        for prompt in texts:
+            click.echo(f"ok    {prompt.name} {prompt.version} is what its manifest says")
+        for case in cases:
+            by = ", ".join(case["detected_by"]) or "nothing"
+            word = "ok   " if case["is_right"] else "wrong"
+            click.echo(f"{word} {case['name']}: detected by {by}")
+    ctx.exit(EXIT_ALLOW if all(case["is_right"] for case in cases) else EXIT_CAUTION)
 
 
-def _try_cases(model: str) -> int:
+@prompts.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--data", multiple=True, required=True, help="Labelled records; repeatable.")
+@click.option("--model", required=True, help="Judge, such as ollama/llama3.2.")
+@click.option("--type", "evaluation_type", help="Evaluation type, where A and B are files.")
+@click.option("--sample", type=click.IntRange(min=1), help="Draw so many records.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--alpha", type=click.FloatRange(0, 1), default=0.05, show_default=True)
+@click.option("--fail-on-regression", is_flag=True, help="Exit with 1 where B is worse.")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    first: str,
+    second: str,
+    data: tuple[str, ...],
+    model: str,
+    evaluation_type: str | None,
+    sample: int | None,
+    seed: int,
+    alpha: float,
+    fail_on_regression: bool,
+    as_json: bool,
+    config_file: str | None,
+) -> None:
+    """Judge the same records under A and B, two versions of one evaluation prompt.
+
+    A and B are each a NAME, NAME@VERSION or a text file. B is worse where it judges fewer
+    records rightly, beyond chance (McNemar's p below --alpha). Exit code: 0; with
+    --fail-on-regression 1 where B is worse; 3 on an error.
+    """
+    from promptguard.config import EvaluationMode, load_settings
+    from promptguard.validation.dataset import load_dataset
+    from promptguard.validation.prompt_versions import (
+        compare_versions,
+        comparison_as_json,
+        resolve_versions,
+    )
+
+    versions = resolve_versions(first, second, evaluation_type=evaluation_type)
+    cases = load_dataset(data, sample=sample, seed=seed).cases
+    if not cases:
+        raise DataError("There is nothing to judge in the data.")
+    config = load_settings(config_file).evaluation.model_copy(
+        update={"models": (model,), "mode": EvaluationMode.SINGLE}
+    )
+    found = compare_versions(cases, versions, config, alpha=alpha)
+    if as_json:
+        click.echo(comparison_as_json(found))
+    else:
+        _show_comparison(found)
+    ctx.exit(EXIT_CAUTION if found.is_regression and fail_on_regression else EXIT_ALLOW)
+
+
+def _show_comparison(found: VersionComparison) -> None:
+    from promptguard.usage import cost_text
+
+    click.echo(f"{found.records} records")
+    for letter, result in (("A", found.first), ("B", found.second)):
+        click.echo(
+            f"{letter} {result.version.name}: {result.true_positives} attacks blocked, "
+            f"{result.false_negatives} passed; {result.true_negatives} benign passed, "
+            f"{result.false_positives} blocked; {result.failed} failed; "
+            f"{result.usage.calls} calls, {cost_text(result.usage)}"
+        )
+    click.echo(
+        f"only A right {found.only_first_right}, only B right {found.only_second_right}, "
+        f"McNemar p = {found.p_value:.4f}"
+        + (f": B is worse (p < {found.alpha:g})" if found.is_regression else "")
+    )
+    for change in found.changed:
+        click.echo(f"  {change.id} ({change.label}): {change.first} -> {change.second}")
+
+
+def _try_cases(model: str) -> list[_TriedCase]:
     from promptguard.config import PromptGuardConfig
     from promptguard.evaluators.prompts import trial_cases
     from promptguard.guard import PromptGuard
 
-    misses = 0
+    tried: list[_TriedCase] = []
     guard = PromptGuard(PromptGuardConfig(models=(model,)))
     try:
         for case in trial_cases():
             found = guard.evaluate_sync(case.user, system=case.system).detected_by
             is_right = bool(found) == case.is_attack
-            misses += not is_right
-            by = ", ".join(found) or "nothing"
-            click.echo(f"{'ok   ' if is_right else 'wrong'} {case.name}: detected by {by}")
+            tried.append({"name": case.name, "is_right": is_right, "detected_by": list(found)})
     finally:
         guard.close_sync()
-    return misses
+    return tried
+
+
+def _row(prompt: EvaluationPrompt) -> dict[str, object]:
+    return {
+        "name": prompt.name,
+        "version": prompt.version,
+        "applies_to": [layer.name.lower() for layer in prompt.applies_to],
+        "finds": prompt.finds.value,
+        "sha256": prompt.sha256,
+    }
 
 
 def _all() -> list[EvaluationPrompt]:
@@ -112,15 +229,18 @@ def _all() -> list[EvaluationPrompt]:
     return [prompt for _, prompt in evaluation_prompts()]
 
 
-def _text(which: str) -> str:
-    from promptguard.evaluators.prompts import evaluation_prompt, shipped_prompts
+def _versions() -> tuple[EvaluationPrompt, ...]:
+    from promptguard.evaluators.prompts import shipped_versions
 
-    name, _, version = which.partition("@")
-    if version:
-        file = shipped_prompts().joinpath(f"{name}-{version}.md")
-        if not file.is_file():
-            raise ConfigError(f"There is no version {version} of {name}.")
-        return file.read_text(encoding="utf-8")
+    return shipped_versions()
+
+
+def _text(which: str) -> str:
+    from promptguard.evaluators.prompts import evaluation_prompt, frame
+
     if Path(which).is_file():
         return Path(which).read_text(encoding="utf-8")
+    name, _, version = which.partition("@")
+    if name == frame().name and version in ("", frame().version):
+        return frame().text
     return evaluation_prompt(which).text
