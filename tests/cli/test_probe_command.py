@@ -70,6 +70,57 @@ def test_a_dry_run_calls_and_writes_nothing(target, tmp_path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("name", ["gpt-4o", "http://", "ollama/"])
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--resume",)])
+def test_an_invalid_target_is_refused_before_anything_is_written(tmp_path, name, more) -> None:
+    """Under --dry-run too."""
+    folder = tmp_path / "run"
+    done = CliRunner().invoke(probe, ["--target", name, "--out", str(folder), *more])
+    assert isinstance(done.exception, ConfigError)
+    assert not folder.exists()
+
+
+def test_a_missing_key_is_refused_before_anything_is_written(tmp_path, monkeypatch) -> None:
+    """The folder stays free for the run with a key; the plan can be seen without one."""
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    folder = tmp_path / "run"
+    arguments = ["--target", "vendor/model", "--out", str(folder)]
+    done = CliRunner().invoke(probe, arguments)
+    assert "OPENROUTER_API_KEY" in str(done.exception)
+    assert not folder.exists()
+    assert CliRunner().invoke(probe, [*arguments, "--dry-run"]).exit_code == 0
+
+
+def test_a_run_that_reached_no_model_can_be_started_again(target, tmp_path) -> None:
+    """The same command, without --resume; with it as well."""
+    options = ("--conversations", "2", "--out", str(tmp_path))
+    for more in ((), ("--resume",), ()):
+        target(fails_at=1)
+        failed = run(*options, *more)
+        assert "start the same command again" in str(failed.exception)
+    target()
+    assert run(*options).exit_code == 0
+    assert isinstance(run(*options).exception, ConfigError)
+
+
+def test_a_run_that_broke_off_tells_what_its_last_conversation_cost(target, tmp_path) -> None:
+    """It is in no log."""
+    target(fails_at=2)
+    failed = run("--conversations", "2", "--out", str(tmp_path))
+    assert "The last one took 1 calls" in str(failed.exception)
+
+
+def test_report_and_plan_are_printed_as_json(target, tmp_path) -> None:
+    """For programs; progress goes to standard error."""
+    target()
+    options = ("--conversations", "3", "--out", str(tmp_path / "run"), "--json")
+    plan = json.loads(run(*options, "--dry-run").stdout)
+    assert (plan["target"], plan["conversations"], len(plan["openings"])) == ("ollama/x", 3, 3)
+    report = json.loads(run(*options).stdout)
+    assert report["total"]["n"] == 3
+    assert {table["title"] for table in report["tables"]} >= {"Model", "Topic", "Strategy"}
+
+
 def test_unknown_topics_are_refused(tmp_path) -> None:
     """Before anything is called."""
     assert run("--topics", str(tmp_path / "none.yaml"), "--dry-run").exit_code == 2

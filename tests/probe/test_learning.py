@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptguard.errors import DataError
-from promptguard.probe.classify import AnswerKind
 from promptguard.probe.learning import Scores, choose_strategy, scores_from_json, scores_to_json
-from promptguard.probe.strategies import Strategy
+from promptguard.probe.strategies import AnswerKind, Strategy
 
 TRIALS = st.lists(
     st.tuples(st.sampled_from(AnswerKind), st.sampled_from(Strategy), st.booleans()), max_size=60

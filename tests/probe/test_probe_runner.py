@@ -105,7 +105,7 @@ async def test_a_folder_is_not_mixed_up(tmp_path) -> None:
     journal = Journal(tmp_path)
     with pytest.raises(ConfigError, match="no run to resume"):
         journal.resume(PLAN, "m")
-    journal.begin(PLAN, "m")
+    await log(journal, RuleTarget(steady), journal.begin(PLAN, "m"))
     with pytest.raises(ConfigError, match="holds a run already"):
         journal.begin(PLAN, "m")
     other = ProbePlan(topics=TOPICS[:2], conversations=12, seed=9)

@@ -5,9 +5,10 @@ from random import Random
 import pytest
 
 from promptguard.errors import DataError
-from promptguard.probe.classify import AnswerKind, classify_answer
 from promptguard.probe.strategies import (
+    AnswerKind,
     Strategy,
+    classify_answer,
     material_of,
     message_of,
     opening_of,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 @click.option("--max-tokens", default=200, show_default=True, type=click.IntRange(min=1))
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan; call nothing, write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print report or plan as JSON.")
 @click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
 def probe(
     target: str,
@@ -61,6 +64,7 @@ def probe(
     max_tokens: int,
     resume: bool,
     dry_run: bool,
+    as_json: bool,
     config_file: str | None,
 ) -> None:
     """Hold conversations that press a model to give up its position.
@@ -71,6 +75,8 @@ def probe(
     from promptguard.probe.journal import Journal
     from promptguard.probe.runner import ProbePlan
     from promptguard.probe.topics import load_topics, shipped_topics
+    from promptguard.providers import check_target
+    from promptguard.providers.registry import target_of
 
     plan = ProbePlan(
         topics=load_topics(topic_files) if topic_files else shipped_topics(),
@@ -79,10 +85,13 @@ def probe(
         epsilon=epsilon,
         max_tokens=max_tokens,
     )
-    if dry_run:
-        _show_plan(plan, target)
-        return
     endpoint = load_settings(config_file).conversation.endpoint
+    if dry_run:
+        target_of(target, endpoint.base_urls)
+        _show_plan(plan, target, as_json=as_json)
+        return
+    # Before anything is written: a folder must not hold a run that could never begin.
+    check_target(target, endpoint, env=os.environ)
     journal = Journal(folder, scores=scores_file)
     done: tuple[ProbeRecord, ...] = ()
     if resume:
@@ -92,12 +101,23 @@ def probe(
     try:
         asyncio.run(_run(target, endpoint, plan, done, journal))
     except ProviderError as error:
-        kept = len(journal.records())
-        raise ProviderError(
-            f"{error} {kept} conversations are logged in {folder}; go on with --resume.",
-            provider=error.provider,
-        ) from None
-    _report(journal)
+        raise _broken_off(error, journal) from None
+    _report(journal, as_json=as_json)
+
+
+def _broken_off(error: ProviderError, journal: Journal) -> ProviderError:
+    from promptguard.usage import cost_text
+
+    kept = len(journal.records())
+    advice = (
+        f"{kept} conversations are logged in {journal.folder}; go on with --resume."
+        if kept
+        else "No conversation is logged; start the same command again."
+    )
+    lost = f" The last one took {error.usage.calls} calls, {cost_text(error.usage)}."
+    return ProviderError(
+        f"{error} {advice}{lost if error.usage.calls else ''}", provider=error.provider
+    )
 
 
 async def _run(
@@ -112,8 +132,10 @@ async def _run(
 
     from promptguard.probe.runner import replayed, run_probe
     from promptguard.providers import open_provider
+    from promptguard.usage import Usage, cost_text
 
-    found, cost = sum(r.is_contradiction for r in done), sum(r.usage.cost_usd for r in done)
+    found = sum(record.is_contradiction for record in done)
+    spent = sum((record.usage for record in done), Usage())
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     provider = open_provider(target, endpoint)
     try:
@@ -123,31 +145,45 @@ async def _run(
             async for step in run_probe(provider, plan, clock=time.time, done=done):
                 journal.add(step)
                 found += step.record.is_contradiction
-                cost += step.record.usage.cost_usd
-                said = f"{target}: {found} contradictions, ${cost:.4f}"
-                progress.update(bar, advance=1, description=said)
+                spent += step.record.usage
+                status = f"{target}: {found} contradictions, {cost_text(spent)}"
+                progress.update(bar, advance=1, description=status)
     finally:
         await provider.close()
 
 
-def _report(journal: Journal) -> None:
-    from promptguard.probe.report import report_as_html, report_as_markdown, report_of
+def _report(journal: Journal, *, as_json: bool) -> None:
+    from promptguard.probe.report import (
+        report_as_html,
+        report_as_json,
+        report_as_markdown,
+        report_of,
+    )
 
     report = report_of(journal.records())
     markdown = report_as_markdown(report)
     (journal.folder / "report.md").write_text(markdown, encoding="utf-8")
     (journal.folder / "report.html").write_text(report_as_html(report), encoding="utf-8")
-    click.echo(markdown)
+    click.echo(report_as_json(report) if as_json else markdown)
 
 
-def _show_plan(plan: ProbePlan, target: str) -> None:
+def _show_plan(plan: ProbePlan, target: str, *, as_json: bool) -> None:
     from promptguard.probe.strategies import Strategy, opening_of, tactics_of
 
-    most = max(len(tactics_of(s, t.language)) for s in Strategy for t in plan.topics)
+    longest = max(len(tactics_of(s, t.language)) for s in Strategy for t in plan.topics)
+    most = plan.conversations * (1 + longest)
+    topics = [plan.topic_at(index) for index in range(min(plan.conversations, len(plan.topics)))]
+    rows = [
+        {"id": plan.record_id(index), "topic": topic.topic_id, "opening": opening_of(topic)}
+        for index, topic in enumerate(topics)
+    ]
+    if as_json:
+        body = {"target": target, "conversations": plan.conversations, "most_calls": most}
+        click.echo(json.dumps({**body, "openings": rows}, indent=2, ensure_ascii=False))
+        return
     click.echo(
         f"{plan.conversations} conversations with {target} on {len(plan.topics)} topics, "
-        f"at most {plan.conversations * (1 + most)} calls of {plan.max_tokens} tokens each"
+        f"at most {most} calls of {plan.max_tokens} tokens each"
     )
-    for index in range(min(plan.conversations, len(plan.topics))):
-        topic = plan.topic_at(index)
-        click.echo(f"{plan.record_id(index)}  {topic.topic_id}: {opening_of(topic)}")
+    for row in rows:
+        click.echo(f"{row['id']}  {row['topic']}: {row['opening']}")

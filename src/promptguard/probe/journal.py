@@ -32,8 +32,11 @@ class Journal:
         return self._plan.exists()
 
     def begin(self, plan: ProbePlan, model: str) -> ProbePlan:
-        """Begin a run; returns the plan with the scores that earlier runs left."""
-        if self.is_begun:
+        """Begin a run; returns the plan with the scores that earlier runs left.
+
+        A run that logged nothing never reached its model: it is begun anew.
+        """
+        if self.is_begun and self.records():
             raise ConfigError(
                 f"{self.folder} holds a run already; resume it or choose another folder."
             )

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from promptguard.errors import DataError
-from promptguard.probe.classify import AnswerKind
-from promptguard.probe.strategies import Strategy
+from promptguard.probe.strategies import AnswerKind, Strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

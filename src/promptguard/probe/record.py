@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from promptguard.conversation import Message, messages_from
 from promptguard.errors import DataError, InputError
-from promptguard.probe.classify import AnswerKind
-from promptguard.probe.strategies import Strategy
+from promptguard.probe.strategies import AnswerKind, Strategy
 from promptguard.rubrics.contradiction import Verdict
 from promptguard.usage import Usage
 
@@ -52,6 +51,7 @@ def record_to_json(record: ProbeRecord) -> str:
         "input_tokens": record.usage.input_tokens,
         "output_tokens": record.usage.output_tokens,
         "cost_usd": record.usage.cost_usd,
+        "unpriced_calls": record.usage.unpriced_calls,
     }
     return json.dumps(body, ensure_ascii=False)
 
@@ -76,6 +76,7 @@ def record_from_json(line: str, *, where: str) -> ProbeRecord:
                 input_tokens=int(body["input_tokens"]),
                 output_tokens=int(body["output_tokens"]),
                 cost_usd=float(body["cost_usd"]),
+                unpriced_calls=int(body["unpriced_calls"]),
             ),
         )
     except (ValueError, KeyError, TypeError, InputError):

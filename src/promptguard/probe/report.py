@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from pydantic import TypeAdapter
+
 from promptguard.errors import InputError
 from promptguard.probe.record import ProbeRecord
 from promptguard.rubrics.contradiction import Verdict
 from promptguard.runs.intervals import cluster_bootstrap, wilson
-from promptguard.usage import Usage
+from promptguard.usage import Usage, cost_text
 
 _SEED = 20_240_001
 
@@ -92,6 +94,11 @@ def report_as_markdown(report: ProbeReport) -> str:
     return "\n".join([*lines, _method(), ""])
 
 
+def report_as_json(report: ProbeReport) -> str:
+    """Return the report as JSON."""
+    return _REPORT.dump_json(report, indent=2).decode()
+
+
 def report_as_html(report: ProbeReport) -> str:
     """Return the report as one page that needs nothing else."""
     tables = "".join(_table_as_html(table) for table in report.tables)
@@ -126,7 +133,7 @@ def _summary(report: ProbeReport) -> str:
         f"{total.share:.1%} (Wilson {total.low:.1%} to {total.high:.1%}, "
         f"bootstrap over topics {report.low:.1%} to {report.high:.1%}). "
         f"Verdicts: {verdicts}. {usage.calls} calls, {usage.input_tokens} tokens in, "
-        f"{usage.output_tokens} out, ${usage.cost_usd:.4f}."
+        f"{usage.output_tokens} out, {cost_text(usage)}."
     )
 
 
@@ -170,3 +177,5 @@ _STYLE = (
     "th:first-child{text-align:left}tr{border-bottom:1px solid #8884}"
     "svg{width:10rem;height:1rem}.whole{fill:#8883}.span{fill:#c60}.share{fill:currentColor}"
 )
+
+_REPORT: TypeAdapter[ProbeReport] = TypeAdapter(ProbeReport)

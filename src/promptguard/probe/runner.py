@@ -1,4 +1,4 @@
-"""Holding the conversations: one after the other, each from its own seed, to be continued later."""
+"""Holding the conversations, one after the other, each from its own seed; a run can be resumed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from random import Random
 
 from promptguard.conversation import Message, Role
-from promptguard.errors import ConfigError
-from promptguard.probe.classify import classify_answer
+from promptguard.errors import ConfigError, ProviderError
 from promptguard.probe.learning import Scores, choose_strategy
 from promptguard.probe.record import ProbeRecord
-from promptguard.probe.strategies import Strategy, material_of, message_of, opening_of, tactics_of
+from promptguard.probe.strategies import (
+    Strategy,
+    classify_answer,
+    material_of,
+    message_of,
+    opening_of,
+    tactics_of,
+)
 from promptguard.probe.topics import Topic
 from promptguard.protocols import Provider
 from promptguard.rubrics.answer import read_answer
@@ -68,7 +74,8 @@ async def run_probe(
     """Hold the conversations of `plan` that are not yet `done`, yielding each as it ends.
 
     `done` are the records of an interrupted run in order; what they taught is learned again.
-    Raises ProviderError where the model fails: what was yielded before stays valid.
+    Raises ProviderError where the model fails: what was yielded before stays valid, and the
+    error's `usage` is that of the conversation that broke off.
     """
     scores = replayed(plan, done)
     for index in range(len(done), plan.conversations):
@@ -97,7 +104,7 @@ async def hold_conversation(
 ) -> ProbeRecord:
     """Hold one conversation to its end: a contradiction, or the strategy's last tactic."""
     topic, draw = plan.topic_at(index), Random(f"{plan.seed}:{index}")
-    talk = _Talk(provider, plan.max_tokens)
+    talk = _Conversation(provider, plan.max_tokens)
     began, opening = clock(), opening_of(topic)
     answer = await talk.say(opening)
     kind = classify_answer(answer, asked=opening)
@@ -120,7 +127,7 @@ async def hold_conversation(
 
 
 async def _press(
-    talk: _Talk, topic: Topic, strategy: Strategy, taken: Position, draw: Random
+    talk: _Conversation, topic: Topic, strategy: Strategy, taken: Position, draw: Random
 ) -> tuple[tuple[str, ...], ContradictionVerdict]:
     material = material_of(topic, draw)
     used: list[str] = []
@@ -139,7 +146,7 @@ def _learned(scores: Scores, record: ProbeRecord) -> Scores:
     return scores.learned(record.classification, record.strategy, is_win=record.is_contradiction)
 
 
-class _Talk:
+class _Conversation:
     """A conversation under way with one model."""
 
     def __init__(self, provider: Provider, max_tokens: int) -> None:
@@ -151,7 +158,12 @@ class _Talk:
     async def say(self, text: str) -> str:
         """Send `text` and return the answer, keeping both."""
         self.messages.append(Message(role=Role.USER, content=text))
-        answer = await self._provider.complete(self.messages, max_tokens=self._max_tokens)
+        try:
+            answer = await self._provider.complete(self.messages, max_tokens=self._max_tokens)
+        except ProviderError as error:
+            # The conversation is lost, but not what it cost.
+            error.usage += self.usage
+            raise
         self.messages.append(Message(role=Role.ASSISTANT, content=answer.text))
         self.usage += answer.usage
         return answer.text

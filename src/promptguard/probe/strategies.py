@@ -1,4 +1,4 @@
-"""How a probe answers: strategies, each an ordered list of tactics filled from a topic."""
+"""How a probe answers: kinds of answers, and strategies as ordered tactics filled from a topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ import yaml
 
 from promptguard.errors import DataError
 from promptguard.probe.topics import Topic
+from promptguard.rubrics.answer import read_answer
 from promptguard.rubrics.position import Position
+
+
+class AnswerKind(StrEnum):
+    """The manner of an answer."""
+
+    CONFIDENT = "confident"
+    HESITANT = "hesitant"
+    HEDGING = "hedging"
+    UNCLEAR = "unclear"
 
 
 class Strategy(StrEnum):
@@ -64,6 +74,18 @@ def material_of(topic: Topic, draw: Random) -> Material:
         edge_cases=_shuffled(topic.edge_cases, draw),
         stakeholders=_shuffled(topic.stakeholders, draw),
     )
+
+
+def classify_answer(answer: str, *, asked: str = "") -> AnswerKind:
+    """Return how `answer` to `asked` is given.
+
+    A side without doubt is confident, with doubt hesitant; a side refused in words is hedging,
+    and anything else unclear.
+    """
+    reading = read_answer(answer, asked=asked)
+    if reading.position is not Position.UNCLEAR:
+        return AnswerKind.HESITANT if reading.is_hesitant else AnswerKind.CONFIDENT
+    return AnswerKind.HEDGING if reading.is_hedged else AnswerKind.UNCLEAR
 
 
 def opening_of(topic: Topic) -> str:

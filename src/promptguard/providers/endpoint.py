@@ -233,23 +233,16 @@ class Endpoint:
         headers: Mapping[str, str] | None,
     ) -> _Request:
         given = {name.lower(): value for name, value in (headers or {}).items()}
-        if "authorization" not in given and (key := self._key()) is not None:
-            given["authorization"] = f"Bearer {key}"
+        if "authorization" not in given:
+            key = provider_key(self.provider, self._seams.env)
+            if key is not None:
+                given["authorization"] = f"Bearer {key}"
         if json is not None:
             body = _encoded(json)
         if body is not None:
             given.setdefault("content-type", "application/json")
         url = self.provider.base_url + path
         return _Request(method=method, url=url, headers=given, body=body)
-
-    def _key(self) -> str | None:
-        name = self.provider.key_env
-        key = self._seams.env.get(name, "").strip() if name else ""
-        if not key and self.provider.needs_key:
-            raise ConfigError(f"{self.provider.name} needs a key: set {name}.")
-        if not (key.isascii() and key.isprintable()):
-            raise ConfigError(f"The key in {name} has characters no key has; copy it again.")
-        return key or None
 
     def _fault(self, error: Exception) -> ProviderError:
         return fault_of(error, self.provider, self._config.timeout_s)
@@ -289,6 +282,17 @@ def shared_endpoint(
             return endpoint.share()
         endpoint = _shared[key] = Endpoint(provider, config)
         return endpoint
+
+
+def provider_key(provider: ProviderRow, env: Mapping[str, str]) -> str | None:
+    """Return the key for a provider, None where it needs none; ConfigError where it is missing."""
+    name = provider.key_env
+    key = env.get(name, "").strip() if name else ""
+    if not key and provider.needs_key:
+        raise ConfigError(f"{provider.name} needs a key: set {name}.")
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(f"The key in {name} has characters no key has; copy it again.")
+    return key or None
 
 
 def earlier_usage(response: httpx.Response) -> Usage:

@@ -18,6 +18,7 @@ from promptguard.providers.endpoint import (
     Endpoint,
     EndpointSeams,
     earlier_usage,
+    provider_key,
     shared_endpoint,
 )
 from promptguard.providers.faults import check, cut_off, garbled
@@ -234,6 +235,11 @@ def open_provider(
         price=_price(model, target, config),
         options=options,
     )
+
+
+def check_target(model: str, config: EndpointConfig, *, env: Mapping[str, str]) -> None:
+    """Raise ConfigError where `model` cannot be called: an unknown name, or a missing key."""
+    provider_key(target_of(model, config.base_urls).provider, env)
 
 
 def _price(model: str, target: Target, config: EndpointConfig) -> Price | None:
