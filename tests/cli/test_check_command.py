@@ -1,6 +1,7 @@
 """`promptguard check`: what it prints and how it ends."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -137,3 +138,65 @@ def test_the_cost_and_the_cascade_are_shown(capsys) -> None:
     output = capsys.readouterr().out
     assert "2 calls" in output
     assert "passed on 1 of 1" in output
+
+
+def command(*arguments: str, **more) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "promptguard", *arguments],
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+        **more,
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_output_that_cannot_be_written_is_an_error_and_no_verdict(model: str, more) -> None:
+    """Exit code 3 and one line; 1 would mean caution."""
+    with Path("/dev/full").open("w") as full:
+        done = command("check", "good", "--model", model, *more, stdout=full)
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"Error: the output cannot be written")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_went_away_is_an_error_and_no_verdict(model: str) -> None:
+    """A closed pipe is neither caution nor a traceback."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = command("check", "good", "--model", model, "--json", stdout=writer)
+    finally:
+        os.close(writer)
+    assert done.returncode == 3
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_merge_that_outweighs_a_finding_says_so(tmp_path: Path) -> None:
+    """What is printed, the label and the exit code agree."""
+    lines = []
+    for kind, value in (
+        ("ayni_relational", (0.9, 0.1, 0.0)),
+        ("relational_structure", (0.5, 0.1, 0.95)),
+    ):
+        task = LayerTask(evaluation_type=kind, content="mixed", layer="USER")
+        said = LayerJudgement(value=Neutrosophic(*value), evaluation_type=kind, model="m")
+        lines.append(recording_line(task, said))
+    recording = tmp_path / "mixed.jsonl"
+    recording.write_text("\n".join(lines))
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "evaluation:\n  ensemble_strategy: weighted\n"
+        "  weights: {ayni_relational: 1, relational_structure: 2.3}\n"
+    )
+    arguments = ("mixed", "--model", f"recorded:{recording}", "--config", str(path))
+    body = json.loads(check(*arguments, "--json").output)
+    assert 0.65 < body["worst"]["falsehood"] < 0.7
+    assert (body["decision"], body["label"]) == ("block", "extractive")
+    assert (body["ayni_balance"], body["exchange_type"]) == (-1.0, "extractive")
+    assert check(*arguments).exit_code == 2
+    path.write_text(path.read_text().replace("2.3", "0.5"))
+    outweighed = check(*arguments)
+    assert outweighed.exit_code == 0
+    assert "ALLOW  reciprocal, found by relational_structure, outweighed by the others" in outweighed.output

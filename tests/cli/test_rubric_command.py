@@ -29,6 +29,13 @@ def test_validate_prints_a_line_per_example() -> None:
     assert "ok    positive/001-clear-reversal.json" in result.output
 
 
+def test_validate_prints_json() -> None:
+    """One object per example."""
+    rows = [json.loads(line) for line in run("validate", "--json").output.splitlines()]
+    assert all(row["is_right"] for row in rows)
+    assert {"name", "verdict", "reason", "fault"} <= set(rows[0])
+
+
 def test_validate_fails_on_a_misclassified_example(tmp_path) -> None:
     """One wrong line is enough."""
     (tmp_path / "positive").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -10,6 +11,7 @@ import click
 from promptguard.errors import PromptGuardError
 
 EXIT_ALLOW, EXIT_CAUTION, EXIT_BLOCK, EXIT_ERROR = 0, 1, 2, 3
+EXIT_INTERRUPTED = 130
 _COMMANDS = {
     "calibrate": "calibrate",
     "chat": "chat",
@@ -55,16 +57,31 @@ def cli() -> None:
 def main() -> None:
     """Run the command line; our own errors become one line on stderr and exit code 3."""
     try:
+        code = _exit_code()
+        sys.stdout.flush()
+    except OSError as error:
+        # Python writes what is left once more when it ends, which must not fail again.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open to the end
+        click.echo(f"Error: the output cannot be written: {error.strerror}.", err=True)
+        code = EXIT_ERROR
+    sys.exit(code)
+
+
+def _exit_code() -> int:
+    try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.exceptions.Abort:
         click.echo("Interrupted.", err=True)
-        code = 130
+        code = EXIT_INTERRUPTED
     except click.ClickException as error:
         error.show()
         code = EXIT_ERROR
     except PromptGuardError as error:
         click.echo(f"Error: {error}", err=True)
         code = EXIT_ERROR
-    sys.exit(code if isinstance(code, int) else 0)
+    except SystemExit as stop:
+        # A reader that went away ends click with 1, which here would mean caution.
+        code = EXIT_ERROR if stop.code else EXIT_ALLOW
+    return code if isinstance(code, int) else EXIT_ALLOW

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from promptguard.controller import Controller, TurnResult
+from promptguard.errors import ProviderError
 
-_COLOURS = ("green", "cyan", "yellow", "magenta", "red", "red")
+if TYPE_CHECKING:
+    from promptguard.controller import Controller
+    from promptguard.state import TranscriptEntry
+
+_COLOURS = {"allow": "green", "annotate": "cyan", "steer": "yellow", "review": "magenta"}
+_REASONS = 3
 
 
 @click.command()
@@ -19,49 +24,85 @@ _COLOURS = ("green", "cyan", "yellow", "magenta", "red", "red")
 @click.option("--session", "session_id", help="Session to go on with; default: a new one.")
 @click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
 def chat(model: str | None, session_id: str | None, config_file: str | None) -> None:
-    """Talk to a guarded model; an empty line or the end of input leaves."""
+    """Talk to a guarded model; an empty line or the end of input leaves.
+
+    A model that does not answer costs its reply only: the verdict is shown and kept.
+    """
     from promptguard.config import load_settings
     from promptguard.controller import Controller
 
     config = load_settings(config_file).conversation
     if model:
         config = config.model_copy(update={"model": model})
+    session = session_id or uuid.uuid4().hex[:12]
+    # Input is read outside of the event loop: a thread that waits for a line could not be
+    # interrupted, and Ctrl-C would wait for the Enter key.
+    with asyncio.Runner() as runner:
+        controller = Controller(config)
+        try:
+            click.echo(f"Session {session}. An empty line leaves.", err=True)
+            if session_id:
+                runner.run(_show_earlier(controller, session))
+            while text := _read_line():
+                runner.run(_turn(controller, session, text))
+        finally:
+            runner.run(controller.close())
 
-    async def run() -> None:
-        async with Controller(config) as controller:
-            await _talk(controller, session_id or uuid.uuid4().hex[:12])
 
-    asyncio.run(run())
+def _read_line() -> str:
+    click.echo("you: ", nl=False, err=True)
+    try:
+        return input()
+    except EOFError:
+        return ""
 
 
-async def _talk(controller: Controller, session_id: str) -> None:
+async def _turn(controller: Controller, session: str, text: str) -> None:
     from promptguard.controller import TurnResult
 
-    click.echo(f"Session {session_id}. An empty line leaves.", err=True)
-    while said := await asyncio.to_thread(_ask):
-        async for piece in controller.stream_turn(session_id, said):
+    fault = ""
+    try:
+        async for piece in controller.stream_turn(session, text):
             if isinstance(piece, TurnResult):
+                fault = piece.fault
                 click.echo()
-                _show(piece)
             else:
                 click.echo(piece, nl=False)
+    except ProviderError as error:
+        click.secho(f"\nNo reply: {error}", fg="red", err=True)
+    if fault:
+        click.secho(f"  could not judge: {fault}", fg="red", err=True)
+    asked = [entry for entry in await _transcript(controller, session) if entry.verdict]
+    if asked and not fault:
+        _show_verdict(asked[-1])
 
 
-def _ask() -> str:
-    try:
-        answer: str = click.prompt("you", default="", show_default=False, err=True)
-    except (click.Abort, EOFError):
-        return ""
-    return answer
+async def _show_earlier(controller: Controller, session: str) -> None:
+    entries = await _transcript(controller, session)
+    if not entries:
+        click.echo("There is no such session yet; it begins here.", err=True)
+    for entry in entries:
+        text = "(text not kept)" if entry.content is None else entry.content
+        click.secho(f"{entry.role.value}: {text}", dim=True)
+        if entry.verdict:
+            _show_verdict(entry)
 
 
-def _show(result: TurnResult) -> None:
-    state = result.state
-    bar = "█" * round(state.accumulated_risk * 20)
-    line = f"{bar:<20} {state.accumulated_risk:.2f} {state.mode.name} → {result.action.value}"
-    click.secho(line, fg=_COLOURS[state.mode], err=True)
-    if result.fault:
-        click.secho(f"  could not judge: {result.fault}", fg="red", err=True)
-    top = result.verdict.top_evidence[:3] if result.verdict else ()
-    for entry in top:
-        click.secho(f"  {entry.nats:+.2f} {entry.signal}: {entry.reason}", dim=True, err=True)
+async def _transcript(controller: Controller, session: str) -> tuple[TranscriptEntry, ...]:
+    from promptguard.protocols import SessionKey
+
+    return await controller.store.transcript(SessionKey(session_id=session))
+
+
+def _show_verdict(entry: TranscriptEntry) -> None:
+    """Print the stored verdict on a turn: the one place that knows its form."""
+    verdict = json.loads(entry.verdict)
+    risk, action = verdict["risk"], verdict["action"]
+    line = f"{'█' * round(risk * 20):<20} {risk:.2f} {verdict['mode']} → {action}"
+    click.secho(line, fg=_COLOURS.get(action, "red"), err=True)
+    reasons = sorted(verdict["evidence"], key=lambda item: -item["nats"])[:_REASONS]
+    for item in reasons:
+        if item["nats"] > 0:
+            click.secho(
+                f"  {item['nats']:+.2f} {item['signal']}: {item['reason']}", dim=True, err=True
+            )

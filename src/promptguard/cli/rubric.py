@@ -17,6 +17,7 @@ from promptguard.errors import InputError
 if TYPE_CHECKING:
     from promptguard.rubrics.comparison import SameQuestion
     from promptguard.rubrics.contradiction import ContradictionVerdict
+    from promptguard.rubrics.examples import ExampleResult
 
 _SEMANTIC = click.option(
     "--semantic",
@@ -33,8 +34,9 @@ def rubric() -> None:
 @rubric.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @_SEMANTIC
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per example.")
 @click.pass_context
-def validate(ctx: click.Context, folder: Path | None, semantic: bool) -> None:
+def validate(ctx: click.Context, folder: Path | None, semantic: bool, as_json: bool) -> None:
     """Judge the example files in FOLDER, or the bundled ones.
 
     Exit code: 0 where every example is judged as it expects, 1 otherwise.
@@ -42,12 +44,11 @@ def validate(ctx: click.Context, folder: Path | None, semantic: bool) -> None:
     from promptguard.rubrics.examples import validate_examples
 
     results = validate_examples(folder, same_question=_same_question(semantic))
-    for result in results:
-        word = "ok   " if result.is_right else "fault" if result.fault else "wrong"
-        reason = result.verdict.reason if result.verdict else result.fault
-        click.echo(f"{word} {result.name}: {reason}")
     right = sum(result.is_right for result in results)
-    click.echo(f"{right} of {len(results)} examples are judged as expected")
+    for result in results:
+        click.echo(_example_as_json(result) if as_json else _example_as_text(result))
+    if not as_json:
+        click.echo(f"{right} of {len(results)} examples are judged as expected")
     ctx.exit(EXIT_ALLOW if right == len(results) else EXIT_CAUTION)
 
 
@@ -149,6 +150,22 @@ def _messages(body: object) -> object:
             if name in body:
                 return body[name]
     return body
+
+
+def _example_as_text(result: ExampleResult) -> str:
+    word = "ok   " if result.is_right else "fault" if result.fault else "wrong"
+    return f"{word} {result.name}: {result.verdict.reason if result.verdict else result.fault}"
+
+
+def _example_as_json(result: ExampleResult) -> str:
+    body = {
+        "name": result.name,
+        "is_right": result.is_right,
+        "verdict": result.verdict.verdict if result.verdict else None,
+        "reason": result.verdict.reason if result.verdict else None,
+        "fault": result.fault,
+    }
+    return json.dumps(body, ensure_ascii=False)
 
 
 def _as_text(name: str, verdict: ContradictionVerdict) -> str:
