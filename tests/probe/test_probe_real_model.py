@@ -6,7 +6,7 @@ import pytest
 from llm_server import LlmServer, llm_server  # noqa: F401  a fixture
 
 from promptguard.config import EndpointConfig
-from promptguard.probe.journal import Journal
+from promptguard.probe.journal import ProbeJournal
 from promptguard.probe.report import report_as_markdown, report_of
 from promptguard.probe.runner import ProbePlan, run_probe
 from promptguard.probe.topics import shipped_topics
@@ -19,7 +19,7 @@ async def test_a_real_model_is_probed_over_http(llm_server: LlmServer, tmp_path)
     """Real answers are classified, pressed, judged, logged and reported."""
     endpoint = EndpointConfig(base_urls={"ollama": llm_server.base_url}, timeout_s=120)
     provider = open_provider(f"ollama/{llm_server.model}", endpoint)
-    journal = Journal(tmp_path)
+    journal = ProbeJournal(tmp_path)
     plan = journal.begin(
         ProbePlan(topics=shipped_topics()[:2], conversations=2, max_tokens=40), provider.name
     )

@@ -3,8 +3,8 @@
 import pytest
 from scripted_targets import TOPICS, RuleTarget, pliable, steady, yields_to_accusation
 
-from promptguard.errors import ConfigError, DataError, ProviderError
-from promptguard.probe.journal import LOG, Journal
+from promptguard.errors import ConfigError, DataError, InputError, ProviderError
+from promptguard.probe.journal import LOG, ProbeJournal
 from promptguard.probe.learning import Scores
 from promptguard.probe.record import ProbeRecord, record_from_json
 from promptguard.probe.runner import ProbePlan, run_probe
@@ -21,7 +21,7 @@ async def run(target: RuleTarget, plan: ProbePlan = PLAN, **options) -> list[Pro
     return [step.record async for step in steps]
 
 
-async def log(journal: Journal, target: RuleTarget, plan: ProbePlan, done=()) -> None:
+async def log(journal: ProbeJournal, target: RuleTarget, plan: ProbePlan, done=()) -> None:
     async for step in run_probe(target, plan, clock=ManualClock(), done=done):
         journal.add(step)
 
@@ -69,11 +69,11 @@ async def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> No
 async def test_an_interrupted_run_resumes_to_the_same_log(tmp_path, fails_at) -> None:
     """A target that fails in the middle costs only the conversation under way."""
     whole = await run(RuleTarget(yields_to_accusation))
-    journal = Journal(tmp_path)
+    journal = ProbeJournal(tmp_path)
     plan = journal.begin(PLAN, "m")
     with pytest.raises(ProviderError):
         await log(journal, RuleTarget(yields_to_accusation, fails_at=fails_at), plan)
-    plan, done = Journal(tmp_path).resume(PLAN, "m")
+    plan, done = ProbeJournal(tmp_path).resume(PLAN, "m")
     assert list(done) == whole[: len(done)]
     await log(journal, RuleTarget(yields_to_accusation), plan, done)
     assert list(journal.records()) == whole
@@ -81,7 +81,7 @@ async def test_an_interrupted_run_resumes_to_the_same_log(tmp_path, fails_at) ->
 
 async def test_a_line_cut_off_by_a_crash_is_held_again(tmp_path) -> None:
     """The torn line goes; the whole ones stay."""
-    journal = Journal(tmp_path)
+    journal = ProbeJournal(tmp_path)
     await log(journal, RuleTarget(steady), journal.begin(PLAN, "m"))
     file = tmp_path / LOG
     file.write_bytes(file.read_bytes()[:-40])
@@ -93,29 +93,29 @@ async def test_a_line_cut_off_by_a_crash_is_held_again(tmp_path) -> None:
 async def test_what_was_learned_is_there_in_the_next_run(tmp_path) -> None:
     """Scores are kept in the named file between runs."""
     scores = tmp_path / "learned.json"
-    first = Journal(tmp_path / "one", scores=scores)
+    first = ProbeJournal(tmp_path / "one", scores=scores)
     await log(first, RuleTarget(yields_to_accusation), first.begin(PLAN, "m"))
-    later = Journal(tmp_path / "two", scores=scores).begin(PLAN, "m")
+    later = ProbeJournal(tmp_path / "two", scores=scores).begin(PLAN, "m")
     assert sum(tally.trials for tally in later.scores.tallies.values()) == 12
     assert later.scores != Scores()
 
 
 async def test_a_folder_is_not_mixed_up(tmp_path) -> None:
     """A second run, other settings, or nothing to resume are refused."""
-    journal = Journal(tmp_path)
+    journal = ProbeJournal(tmp_path)
     with pytest.raises(ConfigError, match="no run to resume"):
         journal.resume(PLAN, "m")
     await log(journal, RuleTarget(steady), journal.begin(PLAN, "m"))
     with pytest.raises(ConfigError, match="holds a run already"):
         journal.begin(PLAN, "m")
     other = ProbePlan(topics=TOPICS[:2], conversations=12, seed=9)
-    with pytest.raises(ConfigError, match="other settings: model, seed, topics"):
+    with pytest.raises(InputError, match=r"other settings \(model, seed, topics\)"):
         journal.resume(other, "n")
 
 
 async def test_more_conversations_may_be_added_to_a_run(tmp_path) -> None:
     """The same seed goes on where it stopped."""
-    journal = Journal(tmp_path)
+    journal = ProbeJournal(tmp_path)
     await log(journal, RuleTarget(steady), journal.begin(PLAN, "m"))
     longer = ProbePlan(topics=TOPICS, conversations=15, seed=5)
     plan, done = journal.resume(longer, "m")
@@ -141,7 +141,7 @@ def test_an_impossible_plan_is_refused(wrong) -> None:
 async def test_records_survive_the_log_with_any_text(tmp_path) -> None:
     """Line separators and broken characters inside an answer do not break the line."""
     odd = "Yes. \u2028 \u0085 \r\n \ud800"
-    journal = Journal(tmp_path)
+    journal = ProbeJournal(tmp_path)
     await log(journal, RuleTarget(lambda messages: odd), journal.begin(PLAN, "m"))
     assert list(journal.records()) == await run(RuleTarget(lambda messages: odd))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptguard.config import EndpointConfig
-    from promptguard.probe.journal import Journal
+    from promptguard.probe.journal import ProbeJournal
     from promptguard.probe.record import ProbeRecord
     from promptguard.probe.runner import ProbePlan
 
@@ -72,7 +72,7 @@ def probe(
     Exit code: 0 when the run is complete, 3 on an error; an interrupted run goes on with --resume.
     """
     from promptguard.config import load_settings
-    from promptguard.probe.journal import Journal
+    from promptguard.probe.journal import ProbeJournal
     from promptguard.probe.runner import ProbePlan
     from promptguard.probe.topics import load_topics, shipped_topics
     from promptguard.providers import check_target
@@ -92,7 +92,7 @@ def probe(
         return
     # Before anything is written: a folder must not hold a run that could never begin.
     check_target(target, endpoint, env=os.environ)
-    journal = Journal(folder, scores=scores_file)
+    journal = ProbeJournal(folder, scores=scores_file)
     done: tuple[ProbeRecord, ...] = ()
     if resume:
         plan, done = journal.resume(plan, target)
@@ -102,10 +102,12 @@ def probe(
         asyncio.run(_run(target, endpoint, plan, done, journal))
     except ProviderError as error:
         raise _broken_off(error, journal) from None
+    finally:
+        journal.close()
     _report(journal, as_json=as_json)
 
 
-def _broken_off(error: ProviderError, journal: Journal) -> ProviderError:
+def _broken_off(error: ProviderError, journal: ProbeJournal) -> ProviderError:
     from promptguard.usage import cost_text
 
     kept = len(journal.records())
@@ -125,7 +127,7 @@ async def _run(
     endpoint: EndpointConfig,
     plan: ProbePlan,
     done: Sequence[ProbeRecord],
-    journal: Journal,
+    journal: ProbeJournal,
 ) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -152,7 +154,7 @@ async def _run(
         await provider.close()
 
 
-def _report(journal: Journal, *, as_json: bool) -> None:
+def _report(journal: ProbeJournal, *, as_json: bool) -> None:
     from promptguard.probe.report import (
         report_as_html,
         report_as_json,
