@@ -124,7 +124,7 @@ def test_records_that_get_no_verdict_count_as_wrong(scripted, data, candidate) -
 def test_json_carries_counts_costs_and_changes(scripted, data, candidate) -> None:
     """For programs; unknown costs stay unknown."""
     model = scripted(misses=1, usage=Usage(calls=1, input_tokens=3, cost_usd=0.5, unpriced_calls=0))
-    body = json.loads(compare(KIND, candidate, "--data", data, "--model", model, "--json").output)
+    body = json.loads(compare(KIND, candidate, "--data", data, "--model", model, "--json").stdout)
     assert body["records"] == 24
     assert body["first"]["usage"]["cost_usd"] == pytest.approx(12.0)
     assert body["second"]["usage"]["calls"] == 24

@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION
-from promptguard.errors import DataError
 
 if TYPE_CHECKING:
+    from promptguard.cli.labelled_data import Reading
     from promptguard.evaluators.prompts import EvaluationPrompt
     from promptguard.validation.prompt_versions import VersionComparison
 
@@ -126,6 +126,9 @@ def test(ctx: click.Context, model: str | None, as_json: bool) -> None:
 @click.option("--data", multiple=True, required=True, help="Labelled records; repeatable.")
 @click.option("--model", required=True, help="Judge, such as ollama/llama3.2.")
 @click.option("--type", "evaluation_type", help="Evaluation type, where A and B are files.")
+@click.option("--field", "fields", multiple=True, help="NAME=FIELD of the data.")
+@click.option("--label-value", "labels", multiple=True, help="SPELLING=LABEL in the data.")
+@click.option("--on-bad-line", type=click.Choice(["continue", "stop"]), default="continue")
 @click.option("--sample", type=click.IntRange(min=1), help="Draw so many records.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--alpha", type=click.FloatRange(0, 1), default=0.05, show_default=True)
@@ -140,12 +143,12 @@ def compare(
     data: tuple[str, ...],
     model: str,
     evaluation_type: str | None,
-    sample: int | None,
     seed: int,
     alpha: float,
     fail_on_regression: bool,
     as_json: bool,
     config_file: str | None,
+    **reading: Unpack[Reading],
 ) -> None:
     """Judge the same records under A and B, two versions of one evaluation prompt.
 
@@ -153,8 +156,8 @@ def compare(
     records rightly, beyond chance (McNemar's p below --alpha). Exit code: 0; with
     --fail-on-regression 1 where B is worse; 3 on an error.
     """
+    from promptguard.cli.labelled_data import read_dataset
     from promptguard.config import EvaluationMode, load_settings
-    from promptguard.validation.dataset import load_dataset
     from promptguard.validation.prompt_versions import (
         compare_versions,
         comparison_as_json,
@@ -162,9 +165,7 @@ def compare(
     )
 
     versions = resolve_versions(first, second, evaluation_type=evaluation_type)
-    cases = load_dataset(data, sample=sample, seed=seed).cases
-    if not cases:
-        raise DataError("There is nothing to judge in the data.")
+    cases = read_dataset(data, reading, seed=seed).cases
     config = load_settings(config_file).evaluation.model_copy(
         update={"models": (model,), "mode": EvaluationMode.SINGLE}
     )
