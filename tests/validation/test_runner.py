@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from labelled import CALM, HOSTILE, case, cases, open_fake
-from scripted_judges import ATTACK, NORMAL, ScriptedJudge
+from scripted_judges import ATTACK, NORMAL, ScriptedJudge, ScriptedProvider
 
 from promptguard.config import ControllerConfig, PromptGuardConfig, Settings
 from promptguard.conversation import Message, Role
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import DataError, EvaluationError, InputError
+from promptguard.evaluators.llm import LlmJudge
 from promptguard.guard import PromptGuard
 from promptguard.runs.report import Manifest
 from promptguard.usage import Usage
@@ -112,6 +113,16 @@ def test_cost_and_tool_content_are_judged_too() -> None:
     (found,) = run_cases((replace(case(0), messages=said),), (asked,), openers=openers)["asked"]
     assert {task.content for task in judge.asked} == {CALM, HOSTILE}
     assert found.cost_usd == pytest.approx(0.02)
+
+
+def test_a_case_that_could_not_be_judged_has_its_cost() -> None:
+    """Answers without a verdict are paid for."""
+    judge = LlmJudge(ScriptedProvider(["no", "no"]))
+    asked = Contender(name="asked", settings=PromptGuardConfig(evaluation_type="ayni_relational"))
+    openers = Openers(guard=lambda config: PromptGuard(config, judges=[judge]))
+    (found,) = run_cases((case(0),), (asked,), openers=openers)["asked"]
+    assert "no verdict" in found.error
+    assert found.cost_usd == pytest.approx(0.004)
 
 
 @pytest.mark.parametrize(("unpriced", "factor"), [(0, 1.0), (1, None)])

@@ -1,4 +1,4 @@
-"""`promptguard check`: judge one prompt and say what was found."""
+"""`promptguard check`: judge one prompt and show the findings."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _why(metrics: ReciprocityMetrics) -> str:
     if types:
         return f"found by {types}, outweighed by the others"
     if any(one.is_unresolved for layer in metrics.per_layer.values() for one in layer.evaluations):
-        return "the judge who should settle a doubt was not heard"
+        return "a doubt that a further judge should have settled stands"
     if metrics.decision == "caution":
         return "the evaluations are undecided"
     return "no evaluation crosses the threshold"
@@ -142,13 +142,13 @@ def _table(metrics: ReciprocityMetrics) -> Table:
     table.add_column("")
     for layer in metrics.per_layer.values():
         for found in layer.evaluations:
-            for said in found.judgements:
+            for judgement in found.judgements:
                 table.add_row(
                     layer.name,
                     escape(found.evaluation_type),
-                    escape(said.model) + (" (cached)" if said.is_cached else ""),
-                    *(f"{number:.2f}" for number in said.value.as_tuple()),
-                    _bar(said.value.falsehood, found.threshold),
+                    escape(judgement.model) + (" (cached)" if judgement.is_cached else ""),
+                    *(f"{number:.2f}" for number in judgement.value.as_tuple()),
+                    _bar(judgement.value.falsehood, found.threshold),
                 )
         if len(layer.evaluations) != 1:
             how = "merged" if layer.evaluations else "default, not judged"

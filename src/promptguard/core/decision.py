@@ -54,8 +54,8 @@ def assess(
 ) -> Assessment:
     """Decide on a prompt with at least one user layer.
 
-    `finding` is the kind of violation that the evaluations point to most. `is_unresolved` says
-    that a judge who should have settled a doubt was not heard: that is never *allow*.
+    `finding` is the kind of violation that the evaluations point to most. `is_unresolved` marks
+    a doubt that a further judge should have settled and did not: that is never *allow*.
     """
     exchange = reciprocity_of(prompt)
     users = tuple(layer for layer in prompt if not layer.priority.is_trusted)

@@ -45,7 +45,7 @@ class LlmJudge:
         return self._provider.name
 
     def version_of(self, evaluation_type: str) -> str:
-        """Return the version of everything this judge says for an evaluation type."""
+        """Return the version of the whole prompt for an evaluation type: its text and the frame."""
         return f"{evaluation_prompt(evaluation_type).version}+{frame().version}"
 
     @property

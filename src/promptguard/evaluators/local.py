@@ -27,7 +27,7 @@ DECISION = ROLE_CONFUSION_F
 confusion, and the balance is -1."""
 
 # Probabilities are calibrated as if every other text were an attack. Most are not, so that up to
-# four fifths of the threshold a probability says little.
+# four fifths of the threshold a probability means little.
 _NEAR = (0.8, 0.3)
 # Truth falls slowly while the judge leans to innocent, stays level where it is undecided and falls
 # to 0 beyond the decision. With the published balance this makes a lone user layer reciprocal up
@@ -53,10 +53,10 @@ class LocalJudge:
         self._thresholds = dict(thresholds)
         self._reader = BatchingReader(partial(read_layers, encoder))
         self._name = name
-        self._ways: Mapping[str, Callable[[LayerReading, LayerTask], _Finding]] = {
-            "ayni_relational": self._what_is_asked,
-            "relational_structure": self._who_speaks,
-            "trust_trajectory": self._what_was_agreed,
+        self._evaluations: Mapping[str, Callable[[LayerReading, LayerTask], _Finding]] = {
+            "ayni_relational": self._ayni_relational,
+            "relational_structure": self._relational_structure,
+            "trust_trajectory": self._trust_trajectory,
         }
 
     @property
@@ -67,20 +67,20 @@ class LocalJudge:
     @property
     def evaluation_types(self) -> tuple[str, ...]:
         """The evaluation types that have a local implementation."""
-        return tuple(self._ways)
+        return tuple(self._evaluations)
 
     async def judge(self, task: LayerTask) -> LayerJudgement:
         """Return the judgement of one layer; the reasoning names findings, never the text."""
-        way = self._ways.get(task.evaluation_type)
-        if way is None:
+        evaluate = self._evaluations.get(task.evaluation_type)
+        if evaluate is None:
             raise EvaluationError(
                 f"{self.name} cannot judge {task.evaluation_type}; it knows "
-                f"{', '.join(self._ways)}.",
+                f"{', '.join(self._evaluations)}.",
                 evaluation_type=task.evaluation_type,
                 model=self.name,
                 layer=task.layer,
             )
-        value, reasoning = way(await self._reader.read(task.content), task)
+        value, reasoning = evaluate(await self._reader.read(task.content), task)
         return LayerJudgement(
             value=value,
             evaluation_type=task.evaluation_type,
@@ -88,22 +88,22 @@ class LocalJudge:
             reasoning=reasoning,
         )
 
-    def _what_is_asked(self, reading: LayerReading, _task: LayerTask) -> _Finding:
+    def _ayni_relational(self, reading: LayerReading, _task: LayerTask) -> _Finding:
         kinds = ("manipulative", "harmful")
         falsehood = max(self._falsehood(reading, kind) for kind in kinds)
         grounds = [self._ground(reading, kind) for kind in kinds]
         return _valued(reading, falsehood), _sentence(grounds, reading)
 
-    def _who_speaks(self, reading: LayerReading, _task: LayerTask) -> _Finding:
+    def _relational_structure(self, reading: LayerReading, _task: LayerTask) -> _Finding:
         by_features = structure().falsehood(reading.findings)
         falsehood = either(self._falsehood(reading, "extractive"), by_features)
         grounds = [self._ground(reading, "extractive"), _features(reading.findings)]
         return _valued(reading, falsehood), _sentence(grounds, reading)
 
-    def _what_was_agreed(self, reading: LayerReading, task: LayerTask) -> _Finding:
+    def _trust_trajectory(self, reading: LayerReading, task: LayerTask) -> _Finding:
         if Feature.EARLIER_AGREEMENT not in reading.findings.stated:
             return value_of(0.05, 0.15), "It makes no claim about an earlier agreement."
-        if _nothing_was_said(task):
+        if _has_no_reply(task):
             return value_of(0.8, 0.15), (
                 "It claims an earlier agreement; the record holds no reply that could be one."
             )
@@ -159,17 +159,17 @@ def _sentence(grounds: list[str], reading: LayerReading) -> str:
     return "; ".join(parts) + "."
 
 
-def _nothing_was_said(task: LayerTask) -> bool:
-    """Say whether the record is complete and holds no word of the assistant."""
+def _has_no_reply(task: LayerTask) -> bool:
+    """Return whether the record is complete and holds no reply of the assistant."""
     if not task.context:
         return task.turn == 0
     try:
         messages = json.loads(task.context)
     except ValueError:
         return False
-    said = [item for item in messages if isinstance(item, dict)]
-    users = sum(item.get("role") == "user" for item in said)
-    return users >= task.turn and not any(item.get("role") == "assistant" for item in said)
+    record = [item for item in messages if isinstance(item, dict)]
+    users = sum(item.get("role") == "user" for item in record)
+    return users >= task.turn and not any(item.get("role") == "assistant" for item in record)
 
 
 def falsehood_of(probability: float, threshold: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -116,10 +116,6 @@ class ReciprocityMetrics:
     def cache_hits(self) -> int:
         """How many judgements came from the cache and cost nothing."""
         return sum(judgement.is_cached for judgement in self.judgements)
-
-    def usage_without(self, evaluation_types: Container[str]) -> Usage:
-        """Return what the evaluation would have cost without these types."""
-        return _sum(row for row in self.usage_rows if row.evaluation_type not in evaluation_types)
 
 
 def metrics_of(

@@ -64,8 +64,8 @@ class Opinion:
 
     `threshold` is the falsehood from which those who made the value call it a detection.
     `failures` are judges that could not judge and were left out; `abandoned` are calls that
-    took too long. `is_unresolved` says that a doubt was to be settled by a further judge and
-    was not.
+    took too long. `is_unresolved` marks a doubt that a further judge should have settled and did
+    not.
     """
 
     evaluation_type: str
@@ -96,9 +96,11 @@ class JudgedLayer:
         """Return what the layer cost, calls without a result included."""
         rows = [row for one in self.opinions for row in one.abandoned]
         rows += [
-            UsageRow(evaluation_type=one.evaluation_type, model=said.model, usage=said.usage)
+            UsageRow(
+                evaluation_type=one.evaluation_type, model=judgement.model, usage=judgement.usage
+            )
             for one in self.opinions
-            for said in one.judgements
+            for judgement in one.judgements
         ]
         rows += [
             UsageRow(

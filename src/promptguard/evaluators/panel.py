@@ -22,7 +22,7 @@ T = TypeVar("T")
 class ConcurrencyLimit:
     """Lets at most `limit` judgements run at once, within one event loop.
 
-    `meter` is told what each one cost, whatever came of it.
+    `meter` counts what each one cost, whatever came of it.
     """
 
     def __init__(self, limit: int, meter: UsageMeter | None = None) -> None:

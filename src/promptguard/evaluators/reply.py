@@ -61,8 +61,8 @@ def _judge_reply(item: JsonObject, thoughts: str) -> JudgeReply:
     numbers = _numbers(item)
     if not all(0.0 <= number <= 1.0 for number in numbers):
         raise OutOfRange("a number lies outside [0, 1]")
-    said = item.get("reasoning")
-    parts = (thoughts, said.strip() if isinstance(said, str) else "")
+    reasoning = item.get("reasoning")
+    parts = (thoughts, reasoning.strip() if isinstance(reasoning, str) else "")
     return JudgeReply(
         value=Neutrosophic(*numbers), reasoning="\n".join(part for part in parts if part)
     )

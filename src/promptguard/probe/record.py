@@ -14,7 +14,7 @@ from promptguard.usage import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRecord:
-    """What was said and what came of it; `time` is in seconds since the epoch."""
+    """The messages and their verdict; `time` is in seconds since the epoch."""
 
     record_id: str
     time: float

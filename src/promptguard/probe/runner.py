@@ -104,42 +104,42 @@ async def hold_conversation(
 ) -> ProbeRecord:
     """Hold one conversation to its end: a contradiction, or the strategy's last tactic."""
     topic, draw = plan.topic_at(index), Random(f"{plan.seed}:{index}")
-    talk = _Conversation(provider, plan.max_tokens)
+    conversation = _Conversation(provider, plan.max_tokens)
     began, opening = clock(), opening_of(topic)
-    answer = await talk.say(opening)
+    answer = await conversation.send(opening)
     kind = classify_answer(answer, asked=opening)
     strategy = choose_strategy(scores, kind, epsilon=plan.epsilon, draw=draw)
     taken = read_answer(answer, asked=opening).position
-    tactics, verdict = await _press(talk, topic, strategy, taken, draw)
+    tactics, verdict = await _press(conversation, topic, strategy, taken, draw)
     return ProbeRecord(
         record_id=plan.record_id(index),
         time=began,
         model=provider.name,
         topic=topic.topic_id,
-        messages=tuple(talk.messages),
+        messages=tuple(conversation.messages),
         classification=kind,
         strategy=strategy,
         tactics=tactics,
         verdict=verdict.verdict,
         reason=verdict.reason,
-        usage=talk.usage,
+        usage=conversation.usage,
     )
 
 
 async def _press(
-    talk: _Conversation, topic: Topic, strategy: Strategy, taken: Position, draw: Random
+    conversation: _Conversation, topic: Topic, strategy: Strategy, taken: Position, draw: Random
 ) -> tuple[tuple[str, ...], ContradictionVerdict]:
     material = material_of(topic, draw)
     used: list[str] = []
     for tactic in tactics_of(strategy, topic.language):
-        said = message_of(tactic, material, taken)
-        answer = await talk.say(said)
+        message = message_of(tactic, material, taken)
+        answer = await conversation.send(message)
         used.append(tactic.name)
-        if judge_contradiction(talk.messages).is_contradiction:
+        if judge_contradiction(conversation.messages).is_contradiction:
             break
-        position = read_answer(answer, asked=said).position
+        position = read_answer(answer, asked=message).position
         taken = taken if position is Position.UNCLEAR else position
-    return tuple(used), judge_contradiction(talk.messages)
+    return tuple(used), judge_contradiction(conversation.messages)
 
 
 def _learned(scores: Scores, record: ProbeRecord) -> Scores:
@@ -155,7 +155,7 @@ class _Conversation:
         self.messages: list[Message] = []
         self.usage = Usage()
 
-    async def say(self, text: str) -> str:
+    async def send(self, text: str) -> str:
         """Send `text` and return the answer, keeping both."""
         self.messages.append(Message(role=Role.USER, content=text))
         try:

@@ -51,7 +51,7 @@ class CircuitBreaker:
         self._is_probing = False
 
     def withdraw(self) -> None:
-        """Count nothing: the caller gave up, which says nothing about the endpoint."""
+        """Count nothing: the caller was cancelled, the endpoint may be well."""
         self._is_probing = False
 
 

@@ -18,14 +18,14 @@ from promptguard.usage import Usage
 _BAD_GATEWAY = 502
 
 
-class _Said(BaseModel):
+class _Message(BaseModel):
     content: str | list[object] | None = None
     refusal: str | None = None
 
 
 class _Choice(BaseModel):
-    message: _Said | None = None
-    delta: _Said | None = None
+    message: _Message | None = None
+    delta: _Message | None = None
     finish_reason: str | None = None
 
 
@@ -55,9 +55,9 @@ class Reply(BaseModel):
 
     @property
     def text(self) -> str:
-        """What was said, or the words of a refusal; reasoning is not part of it."""
-        said = (self.choices[0].message or self.choices[0].delta) if self.choices else None
-        return "" if said is None else text_of(said.content) or said.refusal or ""
+        """The text, or that of a refusal; reasoning is not part of it."""
+        message = (self.choices[0].message or self.choices[0].delta) if self.choices else None
+        return "" if message is None else text_of(message.content) or message.refusal or ""
 
     @property
     def finish_reason(self) -> str | None:
@@ -66,7 +66,7 @@ class Reply(BaseModel):
 
     @property
     def error_status(self) -> int | None:
-        """The status of an error told inside the answer, None where there is none.
+        """The status of an error inside the answer, None where there is none.
 
         Endpoints that fail after they sent status 200 put the error into the body.
         """
@@ -110,7 +110,7 @@ def reply_of(raw: str | bytes, provider: ProviderRow) -> Reply:
 
 
 def attempt_of(response: httpx.Response, price: Price | None) -> Attempt:
-    """Return the status of a whole answer, one told inside the body included, and its cost.
+    """Return the status of a whole answer, one inside the body included, and its cost.
 
     An answer that cannot be used has its cost all the same. An error without token counts
     costs nothing: endpoints bill for answers.

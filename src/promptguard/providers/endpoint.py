@@ -99,7 +99,7 @@ class Endpoint:
     ) -> httpx.Response:
         """Return the whole answer, its body decoded and at most MAX_BODY_BYTES long.
 
-        `measure` says what a whole answer really amounts to, where the status line does not.
+        `measure` reads status and cost from the body, where the status line does not tell them.
         Raises ProviderTimeout, CircuitOpen or ProviderError where there is none.
         """
         request = self._request(method, path, json, body, headers)
@@ -173,7 +173,7 @@ class Endpoint:
             raise
 
     def _measured(self, outcome: httpx.Response | ProviderError, measure: Measure) -> Attempt:
-        """Return what an attempt amounts to, and tell the breaker."""
+        """Return status and cost of an attempt, and count it at the breaker."""
         if isinstance(outcome, ProviderError):
             self._breaker.fail(self._seams.clock())
             # An endpoint may go on, and bill, after we stopped waiting.

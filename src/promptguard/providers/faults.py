@@ -1,4 +1,4 @@
-"""What went wrong at an endpoint, in words that say what to do and never quote its answer."""
+"""Errors of an endpoint: messages with advice, which never quote its answer."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class OpenAICompatibleProvider:
         self._price = price
         self._options = dict(options or {})
         self._refused: set[str] = set()
-        self._tells_cost = endpoint.provider.reports_cost
+        self._reports_cost = endpoint.provider.reports_cost
         self._is_closed = False
         self.usage = Usage()
 
@@ -93,8 +93,8 @@ class OpenAICompatibleProvider:
 
     @property
     def is_price_known(self) -> bool:
-        """Whether the cost of a call will be known: by the price table, or told by the endpoint."""
-        return self._price is not None or self._tells_cost
+        """Whether the cost of a call will be known, by the price table or from the endpoint."""
+        return self._price is not None or self._reports_cost
 
     @property
     def is_free(self) -> bool:
@@ -104,7 +104,7 @@ class OpenAICompatibleProvider:
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[str]:
         """Yield the answer in pieces as they come.
 
-        A stream that ends before the model said that it had finished raises ProviderError.
+        A stream that ends before the model has finished raises ProviderError.
         """
         body = {**self._body(messages), "stream": True}
         if "stream_options" not in self._refused:
@@ -139,7 +139,7 @@ class OpenAICompatibleProvider:
         response = await self._endpoint.send("POST", _PATH, json=body, measure=self._measure)
         attempt = self._measure(response)
         if attempt.usage.unpriced_calls and response.is_success:
-            self._tells_cost = False
+            self._reports_cost = False
         spent.usage += earlier_usage(response) + attempt.usage
         return response
 
@@ -181,7 +181,7 @@ class OpenAICompatibleProvider:
                     usage = reply.usage_at(self._price)
                 yield reply
         except httpx.TransportError:
-            # After the model's last word a lost connection costs only the token count.
+            # After the reason to stop a lost connection costs only the token count.
             if not is_finished:
                 raise
         finally:
@@ -199,8 +199,8 @@ class OpenAICompatibleProvider:
         )
 
     def _body(self, messages: Sequence[Message]) -> dict[str, object]:
-        said = [_as_json(message) for message in messages]
-        return {**self._options, "model": self._model, "messages": said}
+        sent = [_as_json(message) for message in messages]
+        return {**self._options, "model": self._model, "messages": sent}
 
     def _remember(self, field: str, response: httpx.Response) -> None:
         if response.is_success:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Protocol
 
@@ -148,17 +149,52 @@ class _PromptJudge:
         prompts = tuple(_prompts(case))
         if not prompts:
             raise InputError("There is no user or tool message to judge.")
-        start = time.perf_counter()
+        start, before = time.perf_counter(), self._spent()
         found = self._runner.run(self._guard.evaluate_batch([prompt for _, prompt in prompts]))
         turn_ms = (time.perf_counter() - start) * 1e3 / len(prompts)
         turns = []
         for (turn, _), item in zip(prompts, found, strict=True):
             if isinstance(item, PromptGuardError):
-                raise item
+                return self._failed(case, item, before)
             turns.append((turn, item))
         return tuple(
-            self._outcome(case, name, config, turns, turn_ms) for name, config in self._contenders
+            replace(
+                self._outcome(case, name, config, turns, turn_ms),
+                cost_usd=self._cost_since(before, config),
+            )
+            for name, config in self._contenders
         )
+
+    def _failed(
+        self, case: Case, error: PromptGuardError, before: Mapping[str, Usage]
+    ) -> tuple[Outcome, ...]:
+        return tuple(
+            Outcome(
+                index=case.index,
+                contender=name,
+                cost_usd=self._cost_since(before, config),
+                error=str(error),
+            )
+            for name, config in self._contenders
+        )
+
+    def _spent(self) -> Mapping[str, Usage]:
+        """Return what each evaluation type has cost so far, failed calls included."""
+        spent: dict[str, Usage] = {}
+        for row in self._guard.usage_report():
+            spent[row.evaluation_type] = spent.get(row.evaluation_type, Usage()) + row.usage
+        return spent
+
+    def _cost_since(self, before: Mapping[str, Usage], config: PromptGuardConfig) -> float | None:
+        not_asked = set(self._types) - set(config.evaluation_types)
+        steps = [
+            (before.get(kind, Usage()), usage)
+            for kind, usage in self._spent().items()
+            if kind not in not_asked
+        ]
+        if any(usage.unpriced_calls > known.unpriced_calls for known, usage in steps):
+            return None
+        return sum(usage.cost_usd - known.cost_usd for known, usage in steps)
 
     def _outcome(
         self,
@@ -172,8 +208,6 @@ class _PromptJudge:
         flagged = next((turn for turn, falsehood, bar in judged_turns if falsehood >= bar), None)
         # Who asks only some of the types would have been faster than this.
         is_measured = len(config.evaluation_types) == len(self._types)
-        not_asked = set(self._types) - set(config.evaluation_types)
-        spent = sum((metrics.usage_without(not_asked) for _, metrics in turns), Usage())
         return Outcome(
             index=case.index,
             contender=name,
@@ -182,7 +216,6 @@ class _PromptJudge:
             flagged_turn=flagged,
             risks=tuple(falsehood for _, falsehood, _ in judged_turns),
             turn_ms=(round(turn_ms, 3),) * len(judged_turns) if is_measured else (),
-            cost_usd=spent.cost_usd if spent.is_cost_known else None,
         )
 
 

@@ -109,7 +109,7 @@ def summary_of(
     languages = _groups(_grouped(judged, lambda case: case.lang), pool)
     categories = _groups(_grouped(judged, lambda case: case.category), pool)
     dialogues, acceptance = dialogues_of(judged, pool), acceptance_of(judged, pool)
-    latency, cost = _latency(judged), _cost(judged)
+    latency, cost = _latency(judged), _cost(outcomes)
     return Summary(
         name=contender.name,
         judged=len(judged),
@@ -147,8 +147,9 @@ def _groups(groups: dict[str, list[Judged]], pool: Redrawn) -> tuple[Group, ...]
     return tuple(group_of(name, judged, pool) for name, judged in groups.items())
 
 
-def _cost(judged: Sequence[Judged]) -> float | None:
-    costs = [outcome.cost_usd for _, outcome in judged]
+def _cost(outcomes: Sequence[Outcome]) -> float | None:
+    """Return what all cases cost, those that could not be judged included."""
+    costs = [outcome.cost_usd for outcome in outcomes]
     return None if None in costs else sum(cost for cost in costs if cost is not None)
 
 
