@@ -6,8 +6,8 @@ import pytest
 
 from promptguard.config import KeyConfig, ServiceConfig
 from promptguard.errors import ConfigError
-from promptguard.service import auth
 from promptguard.service.auth import Authenticator, TokenBucket, check_host, key_hash, new_key
+from promptguard.service.errors import ApiError
 from promptguard.testing import ManualClock
 
 
@@ -106,7 +106,7 @@ def test_every_hash_is_compared_in_constant_time(monkeypatch) -> None:
     """Also when an earlier one matched."""
     compared = []
     monkeypatch.setattr(
-        auth.hmac,
+        hmac,
         "compare_digest",
         lambda a, b, real=hmac.compare_digest: compared.append(b) or real(a, b),
     )
@@ -125,11 +125,11 @@ def test_replaced_keys_hold_at_once_and_keep_their_buckets() -> None:
     known.admit({"authorization": "Bearer pg_a"})
     other = KeyConfig(name="b", sha256=key_hash("pg_b"))
     known.replace_keys((key, other))
-    with pytest.raises(auth.Fault) as limited:
+    with pytest.raises(ApiError) as limited:
         known.admit({"authorization": "Bearer pg_a"})
     assert limited.value.status_code == 429
     known.replace_keys((other,))
-    with pytest.raises(auth.Fault) as unknown:
+    with pytest.raises(ApiError) as unknown:
         known.admit({"authorization": "Bearer pg_a"})
     assert unknown.value.status_code == 401
 

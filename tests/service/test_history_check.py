@@ -5,17 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptguard.conversation import Role
-from promptguard.service.chat_request import Said
-from promptguard.service.history import HistoryKind, compare, split_new
+from promptguard.service.history import ComparableMessage, HistoryKind, compare, split_new
 from promptguard.state import TranscriptEntry
 from promptguard.turns.remember import content_hash
 
 ROLES = {"u": Role.USER, "a": Role.ASSISTANT, "t": Role.TOOL}
 
 
-def said(*items: str) -> tuple[Said, ...]:
+def said(*items: str) -> tuple[ComparableMessage, ...]:
     """`u:text`, `a:text` or `t:text` each."""
-    return tuple(Said.of(ROLES[item[0]], item[2:]) for item in items)
+    return tuple(ComparableMessage.of(ROLES[item[0]], item[2:]) for item in items)
 
 
 def stored(*turns: tuple[str, ...], blocked: tuple[int, ...] = ()) -> list[TranscriptEntry]:
@@ -42,7 +41,7 @@ TWO = (("u:A", "a:R1"), ("u:B", "a:R2"))
 
 
 def texts(items) -> list[str]:
-    return [item.text for item in items]
+    return [item.content for item in items]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from live_server import live_guard
 from stub_upstream import StubUpstream
 
 from promptguard.protocols import SessionKey
-from promptguard.service.completion import read_answer
-from promptguard.service.holdback import HoldBack
-from promptguard.service.reply_watch import ReplyWatch
+from promptguard.service.openai_wire import read_completion
+from promptguard.service.replies import HoldBack, ReplyWatch
 from promptguard.state import Mode
 from promptguard.stores import open_store
 
@@ -41,7 +40,7 @@ def text_of(events: list) -> str:
 
 def chunk(text: str) -> tuple[str, object]:
     data = json.dumps({"id": "x", "choices": [{"index": 0, "delta": {"content": text}}]})
-    return data, read_answer(data)
+    return data, read_completion(data)
 
 
 def test_nothing_leaves_before_what_follows_it_was_read() -> None:

@@ -46,10 +46,9 @@ def open_guard(read: Callable[[], Settings]) -> GuardServer:
     """Return a server for the settings that `read` brings, now and at every reload."""
     settings = read()
     with service_extra():
-        from promptguard.service.app import Service
-        from promptguard.service.logs import set_up_logs
-        from promptguard.service.opening import open_parts
+        from promptguard.service.app import Service, open_parts
         from promptguard.service.server import open_server
+        from promptguard.service.telemetry import set_up_logs
 
         set_up_logs(settings.service.log_level)
         service = Service(open_parts(settings, read))

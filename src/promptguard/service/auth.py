@@ -1,4 +1,4 @@
-"""Who may do what: API keys stored as hashes, scopes, and a rate limit per key."""
+"""Authentication: API keys stored as hashes, scopes, a rate limit per key, the local caller."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from starlette.requests import HTTPConnection
+
 from promptguard.config import KeyConfig
 from promptguard.errors import ConfigError
-from promptguard.service.faults import Fault
+from promptguard.service.errors import ApiError
 
 KEY_PREFIX = "pg_"
+PRINCIPAL = "promptguard.principal"
 
 
 class Scope(StrEnum):
@@ -27,16 +30,18 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """A caller who has shown who they are. `name` is empty where no keys are configured."""
+    """An authenticated caller. `name` is empty where no keys are configured."""
 
     name: str = ""
     tenant: str = "default"
     scopes: frozenset[Scope] = frozenset(Scope)
 
     def require(self, scope: Scope) -> None:
-        """Raise a 403 Fault unless the caller has the scope."""
+        """Raise a 403 ApiError unless the caller has the scope."""
         if scope not in self.scopes:
-            raise Fault(403, f"This key lacks the scope {scope.value}.", code="insufficient_scope")
+            raise ApiError(
+                403, f"This key lacks the scope {scope.value}.", code="insufficient_scope"
+            )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +68,7 @@ class TokenBucket:
 
 
 class Authenticator:
-    """Knows the keys. Without any, every caller is the local one; see `check_host`."""
+    """Checks API keys. Without any configured, every caller is the local user (`check_host`)."""
 
     def __init__(self, keys: tuple[KeyConfig, ...], *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -77,7 +82,7 @@ class Authenticator:
         return bool(self._keys)
 
     def replace_keys(self, keys: tuple[KeyConfig, ...]) -> None:
-        """Know these keys from now on; a key that stays keeps its bucket."""
+        """Accept only these keys from now on; an unchanged key keeps its rate-limit bucket."""
         old = {key.name: key for key in self._keys}
         self._buckets = {
             key.name: self._buckets[key.name]
@@ -88,12 +93,12 @@ class Authenticator:
         self._keys = keys
 
     def admit(self, headers: Mapping[str, str]) -> Principal:
-        """Return the caller; raises a Fault without a known key or above its rate."""
+        """Return the caller; raises a ApiError without a known key or above its rate."""
         if not self._keys:
             return Principal()
         found = self.identify(key_in(headers))
         if found is None:
-            raise Fault(
+            raise ApiError(
                 401,
                 "This needs a valid API key: send it as `Authorization: Bearer KEY`.",
                 code="invalid_api_key",
@@ -101,7 +106,7 @@ class Authenticator:
             )
         wait_s = self._buckets[found.name].take(self._clock())
         if wait_s > 0:
-            raise Fault(
+            raise ApiError(
                 429,
                 "This key's rate limit is reached; try again later.",
                 code="rate_limit_exceeded",
@@ -122,6 +127,20 @@ class Authenticator:
         return Principal(name=found.name, tenant=found.tenant, scopes=scopes)
 
 
+def principal_of(request: HTTPConnection) -> Principal:
+    """Return the caller that the middleware authenticated."""
+    principal = request.scope.get(PRINCIPAL)
+    assert isinstance(principal, Principal), "the middleware runs before every route"
+    return principal
+
+
+def permitted(request: HTTPConnection, scope: Scope) -> Principal:
+    """Return the caller if they have the scope, else raise a 403 ApiError."""
+    principal = principal_of(request)
+    principal.require(scope)
+    return principal
+
+
 def key_in(headers: Mapping[str, str]) -> str:
     """Return the key a request carries, empty where there is none."""
     kind, _, credentials = headers.get("authorization", "").partition(" ")
@@ -131,7 +150,10 @@ def key_in(headers: Mapping[str, str]) -> str:
 
 
 def key_hash(key: str) -> str:
-    """Return the form in which a key is stored; keys are long and random, so this suffices."""
+    """Return the hash under which a key is stored.
+
+    Keys are 256 random bits, so they need no salt and no slow hash.
+    """
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -141,7 +163,7 @@ def new_key() -> str:
 
 
 def check_host(host: str, keys: tuple[KeyConfig, ...]) -> None:
-    """Refuse to listen to others without keys."""
+    """Raise ConfigError where the service would be reachable from elsewhere without keys."""
     if not keys and not is_loopback(host):
         raise ConfigError(
             f"Listening on {host} needs API keys: make one with `promptguard keys new` and put "
@@ -162,7 +184,7 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def local_fault(headers: Mapping[str, str], peer: str | None) -> Fault | None:
+def local_only_error(headers: Mapping[str, str], peer: str | None) -> ApiError | None:
     """Return why a caller without a key is not the local user, None where it may be.
 
     A web page in the user's browser can reach loopback too, under another host name (DNS
@@ -174,7 +196,7 @@ def local_fault(headers: Mapping[str, str], peer: str | None) -> Fault | None:
     is_own_name = host is None or is_loopback(_host_of(host))
     if (peer is None or is_loopback(peer)) and is_own_page and is_own_name:
         return None
-    return Fault(
+    return ApiError(
         403,
         "Without API keys only programs on this machine are answered, under localhost or "
         "127.0.0.1; configure service.keys to serve others.",

@@ -1,4 +1,4 @@
-"""Reloading: new rules, policy and keys while turns are under way, validated first."""
+"""The settings in force, and their reload while turns are under way."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from promptguard.config import ServiceConfig, Settings
 from promptguard.controller import Controller
 from promptguard.errors import ConfigError, PromptGuardError
-from promptguard.service.audit import AuditLog
 from promptguard.service.auth import Authenticator, check_host
-from promptguard.service.logs import log
-from promptguard.service.telemetry import Telemetry
-from promptguard.service.trial import try_out
+from promptguard.service.telemetry import AuditLog, Telemetry, log
+from promptguard.state import SessionState
 from promptguard.turns.judge import TurnJudge
+from promptguard.turns.verdict import TurnInput
 
+# Settings that sockets, threads or open connections were made from.
 _FIXED_SERVICE = frozenset(
     {
         "host",
@@ -36,7 +36,7 @@ _FIXED_CONVERSATION = frozenset({"store", "model", "endpoint", "use_model"})
 
 
 class LiveSettings:
-    """The settings in force. Everything that may change by a reload is read from here."""
+    """The settings in force. Whatever a reload may change is read from here at each use."""
 
     def __init__(self, settings: Settings) -> None:
         self.current = settings
@@ -48,7 +48,7 @@ class LiveSettings:
 
 
 class Reloader:
-    """Replaces the settings in force by those that `read` brings, wholly or not at all."""
+    """Replaces the settings in force by those that `read` returns, wholly or not at all."""
 
     def __init__(
         self,
@@ -75,10 +75,10 @@ class Reloader:
                 await asyncio.to_thread(self._apply)
             except PromptGuardError as error:
                 log(logging.ERROR, "reload refused", reason=str(error))
-                self._note("refused")
+                self._record("refused")
                 return False
             log(logging.INFO, "reloaded")
-            self._note("done")
+            self._record("done")
             return True
 
     def _apply(self) -> None:
@@ -91,7 +91,7 @@ class Reloader:
         self._authenticator.replace_keys(new.service.keys)
         self._live.current = new
 
-    def _note(self, outcome: str) -> None:
+    def _record(self, outcome: str) -> None:
         self._telemetry.reloaded(outcome)
         self._audit.record("operator", "reload", "settings", outcome)
 
@@ -113,3 +113,8 @@ def _check_fixed(old: Settings, new: Settings) -> None:
             f"{', '.join(fixed)} can change only at a restart, so nothing was reloaded; "
             "restart, or take the change back."
         )
+
+
+def try_out(judge: TurnJudge) -> None:
+    """Judge one harmless turn: loads what is loaded on first use, and raises what is broken."""
+    judge.judge(SessionState(session_id="trial"), TurnInput(text="Good morning."), now=0.0)

@@ -1,7 +1,8 @@
-"""LiteLLM's generic guardrail endpoint: guarding a LiteLLM proxy without code on its side."""
+"""LiteLLM's generic guardrail endpoint, which guards a LiteLLM proxy by configuration alone."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,18 +12,17 @@ from pydantic import BaseModel, Field
 
 from promptguard.config import ServiceConfig
 from promptguard.conversation import Role
-from promptguard.service.auth import Principal, Scope
-from promptguard.service.chat_request import Said, read_messages
+from promptguard.service.auth import Principal, Scope, permitted
+from promptguard.service.errors import error_responses
+from promptguard.service.history import ComparableMessage
 from promptguard.service.intake import Admission, Incoming
-from promptguard.service.openapi import error_responses
-from promptguard.service.recent_calls import RecentCalls
-from promptguard.service.replies import ReplyDesk
-from promptguard.service.reply_watch import ReplyWatch
-from promptguard.service.request_info import permitted
-from promptguard.service.session_key import Owner, given_session_id
-from promptguard.service.turn_log import log_turn
+from promptguard.service.openai_wire import read_messages
+from promptguard.service.replies import ReplyRecorder, ReplyWatch
+from promptguard.service.sessions import Owner, given_session_id
+from promptguard.service.verdicts import block_reason
 from promptguard.state import Mode
 
+MAX_CALLS = 1000
 Texts = list[str]
 
 
@@ -49,11 +49,29 @@ class GuardrailReply(BaseModel):
     stream_holdback_chars: int | None = None
 
 
+class RecentCalls:
+    """The latest admitted turns by LiteLLM's call id, kept apart for each key."""
+
+    def __init__(self, limit: int = MAX_CALLS) -> None:
+        self._limit = limit
+        self._calls: OrderedDict[tuple[str, str, str], Admission] = OrderedDict()
+
+    def remember(self, caller: Principal, call_id: str, admission: Admission) -> None:
+        """Remember the turn of a call."""
+        self._calls[caller.tenant, caller.name, call_id] = admission
+        if len(self._calls) > self._limit:
+            self._calls.popitem(last=False)
+
+    def find(self, caller: Principal, call_id: str) -> Admission | None:
+        """Return the turn of a call, None where it is not known here."""
+        return self._calls.get((caller.tenant, caller.name, call_id))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LitellmApi:
-    """The route's work; `calls` remembers which turn a response answers."""
+    """Handler of LiteLLM's route; `calls` finds the turn that a response answers."""
 
-    desk: ReplyDesk
+    recorder: ReplyRecorder
     service: Callable[[], ServiceConfig]
     calls: RecentCalls
 
@@ -65,23 +83,23 @@ class LitellmApi:
         return await self._response(caller, body)
 
     async def _request(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
-        said = self._said(body)
-        if not said:
+        messages = self._messages(body)
+        if not messages:
             return GuardrailReply(action="NONE")
         incoming = Incoming(
             owner=Owner(principal=caller, end_user=_end_user(body)),
-            said=said,
+            messages=messages,
             session_id=self._session_id(body),
             learns_replies=True,
+            model=body.model or "",
+            provider="litellm",
         )
-        with self.desk.telemetry.turn_span("guard", model=body.model or "", provider="litellm"):
-            admission = await self.desk.intake.admit(incoming)
-        log_turn(admission, caller)
-        self.desk.intake.stand(admission, admission.state, "")
+        admission = await self.recorder.intake.admit(incoming)
+        self.recorder.intake.remember(admission, admission.state, "")
         if body.litellm_call_id:
-            self.calls.note(caller, body.litellm_call_id, admission)
+            self.calls.remember(caller, body.litellm_call_id, admission)
         if admission.result.is_blocked:
-            return GuardrailReply(action="BLOCKED", blocked_reason=_reason(admission))
+            return GuardrailReply(action="BLOCKED", blocked_reason=block_reason(admission.result))
         return GuardrailReply(action="NONE")
 
     async def _response(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
@@ -90,28 +108,28 @@ class LitellmApi:
         texts = body.texts or []
         admission = self.calls.find(caller, body.litellm_call_id or "")
         if admission is not None:
-            is_bad = await self.desk.watcher(admission).is_bad(texts)
+            is_bad = await self.recorder.judge_of(admission).is_bad(texts)
         else:
-            watch = ReplyWatch(self.desk.controller.judge.instinct, Mode.SAFE)
+            watch = ReplyWatch(self.recorder.controller.judge.instinct, Mode.SAFE)
             is_bad = any(watch.judge(text) for text in texts) and self._is_enforced
         if is_bad:
-            return GuardrailReply(action="BLOCKED", blocked_reason=self.desk.refusal)
+            return GuardrailReply(action="BLOCKED", blocked_reason=self.recorder.refusal)
         return GuardrailReply(action="NONE", stream_holdback_chars=holdback)
 
     @property
     def _is_enforced(self) -> bool:
-        return self.desk.controller.config.mode == "enforce"
+        return self.recorder.controller.config.mode == "enforce"
 
-    def _said(self, body: GuardrailRequest) -> tuple[Said, ...]:
+    def _messages(self, body: GuardrailRequest) -> tuple[ComparableMessage, ...]:
         service = self.service()
         if body.structured_messages:
             return read_messages(
                 body.structured_messages,
                 max_messages=service.max_messages,
-                max_chars=self.desk.controller.config.max_chars,
+                max_chars=self.recorder.controller.config.max_chars,
             )
-        said = (Said.of(Role.USER, text) for text in body.texts or ())
-        return tuple(item for item in said if item.text)
+        messages = (ComparableMessage.of(Role.USER, text) for text in body.texts or ())
+        return tuple(item for item in messages if item.content)
 
     def _session_id(self, body: GuardrailRequest) -> str | None:
         headers = {
@@ -121,12 +139,12 @@ class LitellmApi:
         }
         params = body.additional_provider_specific_params or {}
         places = (*self.service().session_fields, "body:session_id")
-        found = given_session_id(places, headers, params)
+        session_id = given_session_id(places, headers, params)
         # A trace id names one request unless the client sets it, so it is the last resort for
         # bodies without a history from which the session could be told.
-        if found is None and not body.structured_messages and body.litellm_trace_id:
+        if session_id is None and not body.structured_messages and body.litellm_trace_id:
             return given_session_id(("body:id",), {}, {"id": body.litellm_trace_id})
-        return found
+        return session_id
 
 
 def litellm_routes(api: LitellmApi) -> APIRouter:
@@ -142,15 +160,7 @@ def litellm_routes(api: LitellmApi) -> APIRouter:
 
 
 def _end_user(body: GuardrailRequest) -> str:
-    """Return whom LiteLLM knows the caller as, so that its keys are kept apart as well."""
+    """Return LiteLLM's own key and end user, so that their conversations are kept apart."""
     data = body.request_data or {}
     names = ("user_api_key_hash", "user_api_key_end_user_id")
     return "/".join(str(data[name]) for name in names if isinstance(data.get(name), str))
-
-
-def _reason(admission: Admission) -> str:
-    verdict = admission.result.verdict
-    if verdict is None:
-        return "The turn could not be judged."
-    tags = f" ({', '.join(verdict.tags)})" if verdict.tags else ""
-    return f"The conversation is {verdict.mode.name} at turn {verdict.turn}{tags}."

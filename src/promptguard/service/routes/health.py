@@ -1,4 +1,4 @@
-"""Seen from outside: alive, ready, and the metrics."""
+"""Liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from fastapi.responses import JSONResponse
 from promptguard.controller import Controller
 from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey
-from promptguard.service.auth import Scope
+from promptguard.service.auth import Scope, permitted
+from promptguard.service.errors import error_responses
 from promptguard.service.lifecycle import Lifecycle
-from promptguard.service.openapi import error_responses
-from promptguard.service.request_info import permitted
 from promptguard.service.telemetry import Telemetry
 
 _STORE_TIMEOUT_S = 2.0
@@ -22,30 +21,30 @@ _STORE_TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthApi:
-    """The routes' work."""
+    """Handlers of the health routes."""
 
     controller: Controller
     telemetry: Telemetry
     lifecycle: Lifecycle
 
     async def alive(self) -> dict[str, str]:
-        """Say that the process runs."""
+        """Return 200 while the process runs."""
         return {"status": "ok"}
 
     async def ready(self) -> Response:
-        """Say whether turns can be judged and recorded: 200, or 503 and what is missing."""
-        fault = await self._fault()
-        if fault is None:
+        """Return 200 while turns can be judged and recorded, else 503 and what is missing."""
+        reason = await self._reason_not_ready()
+        if reason is None:
             return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "not ready", "reason": fault}, status_code=503)
+        return JSONResponse({"status": "not ready", "reason": reason}, status_code=503)
 
     async def metrics(self, request: Request) -> Response:
         """Return the metrics for Prometheus."""
         permitted(request, Scope.READ)
-        found = self.telemetry.exposition()
-        return Response(found.body, headers={"content-type": found.content_type})
+        exposition = self.telemetry.exposition()
+        return Response(exposition.body, headers={"content-type": exposition.content_type})
 
-    async def _fault(self) -> str | None:
+    async def _reason_not_ready(self) -> str | None:
         if self.lifecycle.is_stopping:
             return "shutting down"
         if not self.lifecycle.is_started:

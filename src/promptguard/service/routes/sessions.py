@@ -1,4 +1,4 @@
-"""Stored sessions: list, look, explain, replay, label, forget."""
+"""Stored sessions: list, show, explain, replay, label, delete."""
 
 from __future__ import annotations
 
@@ -11,30 +11,26 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from promptguard.config import ControllerConfig, PolicyConfig
 from promptguard.controller import Controller
+from promptguard.core.prompt import without_lone_surrogates
 from promptguard.errors import ConfigError, PromptGuardError, SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
-from promptguard.service.audit import AuditLog
-from promptguard.service.auth import Principal, Scope
-from promptguard.service.faults import Fault
+from promptguard.service.auth import Principal, Scope, permitted
+from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.intake import Intake
-from promptguard.service.openapi import error_responses
-from promptguard.service.request_info import permitted
-from promptguard.service.session_views import (
-    Deleted,
+from promptguard.service.telemetry import AuditLog
+from promptguard.service.verdicts import (
+    EnteredView,
+    EvidenceView,
     ExplanationView,
-    LabelView,
+    ModeName,
     ReplayView,
-    SessionDetail,
-    SessionList,
-    detail_of,
-    explanation_of,
-    label_of,
-    replay_of,
-    summary_of,
+    entered_view,
+    evidence_view,
+    explanation_view,
+    replay_view,
 )
-from promptguard.state import Mode, SessionState
+from promptguard.state import Mode, SessionState, TranscriptEntry
 
-ModeName = Literal["SAFE", "CAUTIOUS", "ELEVATED", "SUSPECT", "CRITICAL", "UNSAFE"]
 SessionId = Annotated[str, Path(min_length=1, max_length=512)]
 
 
@@ -92,6 +88,63 @@ class ListQuery(_Body):
     offset: int = Field(default=0, ge=0, le=1_000_000)
 
 
+class SessionSummary(BaseModel):
+    """A session in one row."""
+
+    session_id: str
+    tenant: str
+    mode: str
+    risk: float
+    peak_risk: float
+    turns: int
+    blocked: int
+    history_rewrites: int
+    created: float
+    updated: float
+
+
+class SessionList(BaseModel):
+    """One page of sessions, newest first."""
+
+    sessions: list[SessionSummary]
+
+
+class EntryView(BaseModel):
+    """One stored message; `content` is null where text is not kept."""
+
+    position: int
+    turn: int
+    role: str
+    content: str | None
+    timestamp: float
+
+
+class LabelView(BaseModel):
+    """A reviewer's label on a session."""
+
+    verdict: str
+    author: str
+    timestamp: float
+    note: str
+
+
+class SessionDetail(BaseModel):
+    """A session with its transcript, evidence and labels."""
+
+    summary: SessionSummary
+    entered: list[EnteredView]
+    evidence: list[EvidenceView]
+    transcript: list[EntryView]
+    labels: list[LabelView]
+
+
+class Deleted(BaseModel):
+    """Result of DELETE."""
+
+    session_id: str
+    deleted: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsApi:
     """The routes' work. Callers see the sessions of their tenant and no others."""
@@ -104,7 +157,7 @@ class SessionsApi:
     async def index(self, request: Request, query: Annotated[ListQuery, Query()]) -> SessionList:
         """List sessions, newest first."""
         caller = permitted(request, Scope.READ)
-        found = await self.controller.store.sessions(
+        states = await self.controller.store.sessions(
             SessionQuery(
                 tenant=caller.tenant,
                 min_mode=Mode[query.min_mode],
@@ -113,21 +166,21 @@ class SessionsApi:
                 offset=query.offset,
             )
         )
-        return SessionList(sessions=[summary_of(state) for state in found])
+        return SessionList(sessions=[_summary(state) for state in states])
 
     async def show(self, request: Request, session_id: SessionId) -> SessionDetail:
         """Show a session with its transcript, evidence and labels."""
         caller = permitted(request, Scope.READ)
         state, key = await self._found(caller, session_id)
         store = self.controller.store
-        return detail_of(state, await store.transcript(key), await store.labels(key))
+        return _detail(state, await store.transcript(key), await store.labels(key))
 
     async def explain(self, request: Request, session_id: SessionId) -> ExplanationView:
         """Say why the last turn got its verdict, and without which turns it would have passed."""
         caller = permitted(request, Scope.READ)
         _, key = await self._found(caller, session_id)
-        found = await self.controller.explain(key.session_id, tenant=key.tenant)
-        return explanation_of(key.session_id, found)
+        explanation = await self.controller.explain(key.session_id, tenant=key.tenant)
+        return explanation_view(key.session_id, explanation)
 
     async def replay(
         self, request: Request, session_id: SessionId, body: ReplayRequest
@@ -139,11 +192,11 @@ class SessionsApi:
             other = body.over(self.controller.config)
             pairs = await self.controller.replay(key.session_id, other, tenant=key.tenant)
         except ConfigError as error:
-            raise Fault(422, str(error), code="invalid_field", param="body") from None
-        return replay_of(key.session_id, pairs)
+            raise ApiError(422, str(error), code="invalid_field", param="body") from None
+        return replay_view(key.session_id, pairs)
 
     async def delete(self, request: Request, session_id: SessionId) -> Deleted:
-        """Forget a session wholly: state, transcript, labels."""
+        """Delete a session: state, transcript and labels."""
         caller = permitted(request, Scope.ADMIN)
         try:
             _, key = await self._found(caller, session_id)
@@ -151,7 +204,7 @@ class SessionsApi:
         except PromptGuardError as error:
             self.audit.record(caller.name, "delete", session_id, type(error).__name__)
             raise
-        self.intake.links.forget(key)
+        self.intake.forget(key)
         self.audit.record(caller.name, "delete", key.session_id, "done")
         return Deleted(session_id=key.session_id, deleted=deleted)
 
@@ -171,7 +224,7 @@ class SessionsApi:
             self.audit.record(caller.name, "label", session_id, type(error).__name__)
             raise
         self.audit.record(caller.name, "label", key.session_id, body.verdict)
-        return label_of(label)
+        return _label_view(label)
 
     async def _found(self, caller: Principal, session_id: str) -> tuple[SessionState, SessionKey]:
         """Return a session by its stored id, or by the id the caller's own key gave it."""
@@ -198,3 +251,48 @@ def session_routes(api: SessionsApi) -> APIRouter:
     routes.add_api_route(f"{one}/replay", api.replay, methods=["POST"], response_model=ReplayView)
     routes.add_api_route(f"{one}/label", api.label, methods=["POST"], response_model=LabelView)
     return routes
+
+
+def _summary(state: SessionState) -> SessionSummary:
+    """Return a session in one row."""
+    return SessionSummary(
+        session_id=state.session_id,
+        tenant=state.tenant,
+        mode=state.mode.name,
+        risk=state.accumulated_risk,
+        peak_risk=state.profile.peak_risk,
+        turns=state.turn_count,
+        blocked=state.profile.blocked,
+        history_rewrites=state.history_rewrites,
+        created=state.created,
+        updated=state.updated,
+    )
+
+
+def _detail(
+    state: SessionState, entries: tuple[TranscriptEntry, ...], labels: tuple[SessionLabel, ...]
+) -> SessionDetail:
+    """Return a session with all that is stored of it."""
+    return SessionDetail(
+        summary=_summary(state),
+        entered=[entered_view(entry.turn, entry.mode) for entry in state.entered],
+        evidence=[evidence_view(entry) for entry in state.ledger.entries],
+        transcript=[
+            EntryView(
+                position=entry.position,
+                turn=entry.turn,
+                role=entry.role.value,
+                content=None if entry.content is None else without_lone_surrogates(entry.content),
+                timestamp=entry.timestamp,
+            )
+            for entry in entries
+        ],
+        labels=[_label_view(label) for label in labels],
+    )
+
+
+def _label_view(label: SessionLabel) -> LabelView:
+    """Return the public form of a label."""
+    return LabelView(
+        verdict=label.verdict, author=label.author, timestamp=label.timestamp, note=label.note
+    )

@@ -1,10 +1,10 @@
-"""The guard beside your own stack: judge a turn, a prompt, or a conversation's consistency."""
+"""The guard API for callers that talk to the model themselves: turns, prompts, consistency."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
@@ -16,16 +16,14 @@ from promptguard.evaluators.metrics import metrics_as_json
 from promptguard.guard import PromptGuard
 from promptguard.protocols import ClientHints
 from promptguard.rubrics.contradiction import judge_contradiction
-from promptguard.service.answers import verdict_headers
-from promptguard.service.auth import Scope
-from promptguard.service.chat_request import Said, read_messages
+from promptguard.service.auth import Scope, permitted
+from promptguard.service.errors import error_responses
+from promptguard.service.history import ComparableMessage
 from promptguard.service.intake import Admission, Incoming
-from promptguard.service.openapi import error_responses
-from promptguard.service.replies import ReplyDesk
-from promptguard.service.request_info import permitted
-from promptguard.service.session_key import Owner, plain_id
-from promptguard.service.turn_log import log_turn
-from promptguard.service.turn_view import TurnView, turn_view
+from promptguard.service.openai_wire import read_messages
+from promptguard.service.replies import ReplyRecorder
+from promptguard.service.sessions import Owner, plain_id
+from promptguard.service.verdicts import TurnView, turn_view, verdict_headers
 
 MAX_TEXT = 1_000_000
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
@@ -36,7 +34,7 @@ class _Body(BaseModel):
 
 
 class ClientBody(_Body):
-    """What the client saw of the writing."""
+    """How the user typed the message, as measured by the client."""
 
     typing_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     keystrokes: int | None = Field(default=None, ge=0)
@@ -75,7 +73,7 @@ class RubricRequest(_Body):
 
 
 class PositionView(BaseModel):
-    """Where one assistant message stands."""
+    """The position that one assistant message takes."""
 
     index: int
     position: str
@@ -92,27 +90,24 @@ class RubricView(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardApi:
-    """The routes' work."""
+    """Handlers of the guard routes."""
 
-    desk: ReplyDesk
+    recorder: ReplyRecorder
     guard: PromptGuard
     service: Callable[[], ServiceConfig]
 
     async def turn(self, request: Request, body: TurnRequest, response: Response) -> TurnView:
         """Judge one turn and record it; with `reply`, judge and record the answer as well."""
         principal = permitted(request, Scope.GUARD)
-        said, reply = self._said(body)
+        messages, reply = self._messages(body)
         incoming = Incoming(
             owner=Owner(principal=principal),
-            said=said,
+            messages=messages,
             session_id=None if body.session_id is None else plain_id(body.session_id),
             client=ClientHints(typing_ms=body.client.typing_ms, keystrokes=body.client.keystrokes),
             learns_replies=True,
         )
-        with self.desk.telemetry.turn_span("guard", model="", provider="") as span:
-            admission = await self.desk.intake.admit(incoming)
-            span.set_attribute("gen_ai.conversation.id", admission.key.session_id)
-        log_turn(admission, principal)
+        admission = await self.recorder.intake.admit(incoming)
         response.headers.update(verdict_headers(admission.result))
         return await self._view(admission, reply)
 
@@ -127,38 +122,41 @@ class GuardApi:
     async def rubric(self, request: Request, body: RubricRequest) -> RubricView:
         """Say whether the assistant contradicts itself in a conversation."""
         permitted(request, Scope.GUARD)
-        found = await asyncio.to_thread(judge_contradiction, body.messages)
+        judged = await asyncio.to_thread(judge_contradiction, body.messages)
         return RubricView(
-            contradicts_itself=found.is_contradiction,
-            verdict=found.verdict.value,
-            reason=found.reason,
+            contradicts_itself=judged.is_contradiction,
+            verdict=judged.verdict.value,
+            reason=judged.reason,
             positions=[
                 PositionView(index=each.index, position=each.position.value)
-                for each in found.positions
+                for each in judged.positions
             ],
         )
 
-    def _said(self, body: TurnRequest) -> tuple[tuple[Said, ...], str | None]:
-        limit = self.desk.controller.config.max_chars
-        tools = tuple(Said.of(Role.TOOL, text) for text in body.tool_contents)
+    def _messages(self, body: TurnRequest) -> tuple[tuple[ComparableMessage, ...], str | None]:
+        """Return the conversation, and the answer to its last turn if it is given."""
+        tools = tuple(ComparableMessage.of(Role.TOOL, text) for text in body.tool_contents)
         if body.messages is None:
-            return (Said.of(Role.USER, body.user_input or ""), *tools), body.reply
-        most = self.service().max_messages
-        said = read_messages(body.messages, max_messages=most, max_chars=limit)
+            return (ComparableMessage.of(Role.USER, body.user_input or ""), *tools), body.reply
+        messages = read_messages(
+            body.messages,
+            max_messages=self.service().max_messages,
+            max_chars=self.recorder.controller.config.max_chars,
+        )
         reply = body.reply
-        if reply is None and said and said[-1].role is Role.ASSISTANT:
-            said, reply = said[:-1], said[-1].text
-        return (*said, *tools), reply
+        if reply is None and messages and messages[-1].role is Role.ASSISTANT:
+            messages, reply = messages[:-1], messages[-1].content
+        return (*messages, *tools), reply
 
     async def _view(self, admission: Admission, reply: str | None) -> TurnView:
+        history = admission.history.value
         if reply is None or admission.result.is_blocked:
-            # Which words the client shows for a refusal is its own affair.
-            self.desk.intake.stand(admission, admission.state, "")
-            return turn_view(admission)
-        is_bad = await self.desk.watcher(admission).is_bad([reply])
-        result = await self.desk.intake.answered(admission, reply)
-        view = turn_view(replace(admission, result=result))
-        return view.model_copy(update={"reply_is_cut": is_bad})
+            # The client chooses the words of its refusal, so none are expected to be resent.
+            self.recorder.intake.remember(admission, admission.state, "")
+            return turn_view(admission.result, history)
+        is_bad = await self.recorder.judge_of(admission).is_bad([reply])
+        result = await self.recorder.intake.answered(admission, reply)
+        return turn_view(result, history).model_copy(update={"reply_is_cut": is_bad})
 
 
 def guard_routes(api: GuardApi) -> APIRouter:

@@ -1,4 +1,4 @@
-"""OpenAI's moderation endpoint over the guard: each input judged alone, nothing stored."""
+"""OpenAI's moderation endpoint: each input is judged alone and nothing is stored."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from promptguard.controller import Controller
-from promptguard.service.auth import Scope
-from promptguard.service.openapi import error_responses
-from promptguard.service.request_info import permitted
-from promptguard.state import Mode, SessionState
+from promptguard.service.auth import Scope, permitted
+from promptguard.service.errors import error_responses
+from promptguard.service.verdicts import category_scores, is_flagged
+from promptguard.state import SessionState
 from promptguard.turns.verdict import TurnInput
 
 MODEL = "promptguard"
-FLAGGED_FROM = Mode.SUSPECT
 _LIKELY = 0.5
 Text = Annotated[str, Field(max_length=1_000_000)]
 
@@ -56,7 +55,7 @@ class Moderation(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModerationsApi:
-    """The route's work."""
+    """Handler of the moderation route."""
 
     controller: Controller
     clock: Callable[[], float]
@@ -78,15 +77,9 @@ class ModerationsApi:
         state, turn, now = SessionState(session_id="once"), TurnInput(text=text), self.clock()
         reading = judge.context_of(state, turn, now=now).reading
         verdict, _ = judge.judge(state, turn, now=now)
-        scores = {"directive": verdict.fil.harm_score if verdict.fil.violated else 0.0}
-        if reading is not None:
-            scores |= {
-                "manipulative": reading.manipulative,
-                "extractive": reading.extractive,
-                "harmful": reading.harmful,
-            }
+        scores = category_scores(verdict, reading)
         return ModerationResult(
-            flagged=verdict.mode >= FLAGGED_FROM or verdict.is_hard,
+            flagged=is_flagged(verdict),
             categories={name: score >= _LIKELY for name, score in scores.items()},
             category_scores=scores,
         )

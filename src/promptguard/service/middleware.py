@@ -1,4 +1,4 @@
-"""The gate before every route: who is let in, how much may come, and how long it may take."""
+"""The middleware before every route: authentication, limits on the body, last-resort errors."""
 
 from __future__ import annotations
 
@@ -11,29 +11,27 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from promptguard.service.auth import Authenticator, local_fault
-from promptguard.service.faults import Fault, error_response
-from promptguard.service.logs import log
-from promptguard.service.request_info import PRINCIPAL
-from promptguard.service.telemetry import Telemetry
+from promptguard.service.auth import PRINCIPAL, Authenticator, local_only_error
+from promptguard.service.errors import ApiError, error_response
+from promptguard.service.telemetry import Telemetry, log
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 _GUARDED = ("/v1/", "/beta/", "/metrics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateLimits:
-    """What the gate allows at the moment."""
+class RequestLimits:
+    """Limits in force for one request."""
 
     max_body_bytes: int
     client_timeout_s: float
 
 
-class Gate:
+class RequestMiddleware:
     """ASGI middleware around the whole application.
 
-    The routes under /v1, /beta and /metrics need a principal; other pages see to it themselves.
-    Nothing that goes wrong inside leaves as a bare 500.
+    Routes under /v1, /beta and /metrics get an authenticated principal; the dashboard
+    authenticates by itself. An exception that no handler caught becomes a 503 without details.
     """
 
     def __init__(
@@ -42,7 +40,7 @@ class Gate:
         *,
         authenticator: Authenticator,
         telemetry: Telemetry,
-        limits: Callable[[], GateLimits],
+        limits: Callable[[], RequestLimits],
     ) -> None:
         self._app = app
         self._authenticator = authenticator
@@ -50,9 +48,9 @@ class Gate:
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or say why not."""
+        """Pass an admitted request on; answer any other with an error."""
         if scope["type"] == "websocket":
-            if self._stranger(scope) is not None:
+            if self._local_only(scope) is not None:
                 await send({"type": "websocket.close", "code": 1008})
                 return
             await self._app(scope, receive, send)
@@ -62,25 +60,25 @@ class Gate:
             await self._app(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Watched(send)
+        answer = _RecordedSend(send)
         limits = self._limits()
         body = _BoundedBody(receive=receive, limits=limits)
         with self._telemetry.request():
             try:
                 self._admit(scope, limits)
                 await self._app(scope, body, answer)
-            except HTTPException as fault:
-                await self._refuse(fault, answer, scope, receive)
+            except HTTPException as error:
+                await self._refuse(error, answer, scope, receive)
             except Exception as error:
                 log(logging.ERROR, "request failed", error=error, route=_route(scope))
                 await self._refuse(_failed(), answer, scope, receive)
         self._telemetry.requested(_route(scope), answer.status)
 
-    def _admit(self, scope: Scope, limits: GateLimits) -> None:
+    def _admit(self, scope: Scope, limits: RequestLimits) -> None:
         if scope["path"] in OPEN_PATHS:
             return
-        if (stranger := self._stranger(scope)) is not None:
-            raise stranger
+        if (error := self._local_only(scope)) is not None:
+            raise error
         headers = Headers(scope=scope)
         if scope["path"].startswith(_GUARDED):
             scope[PRINCIPAL] = self._authenticator.admit(headers)
@@ -88,23 +86,23 @@ class Gate:
         if length.isdigit() and int(length) > limits.max_body_bytes:
             raise _too_large(limits)
 
-    def _stranger(self, scope: Scope) -> Fault | None:
+    def _local_only(self, scope: Scope) -> ApiError | None:
         """Return why this caller is not the local user, where nobody needs a key."""
         if self._authenticator.has_keys:
             return None
         client = scope.get("client")
-        return local_fault(Headers(scope=scope), client[0] if client else None)
+        return local_only_error(Headers(scope=scope), client[0] if client else None)
 
     async def _refuse(
-        self, fault: HTTPException, answer: _Watched, scope: Scope, receive: Receive
+        self, error: HTTPException, answer: _RecordedSend, scope: Scope, receive: Receive
     ) -> None:
         if not answer.has_begun:
-            await error_response(fault)(scope, receive, answer)
+            await error_response(error)(scope, receive, answer)
 
 
 @dataclass(slots=True)
-class _Watched:
-    """A `send` that remembers what was answered."""
+class _RecordedSend:
+    """A `send` that records the status of the response."""
 
     send: Send
     status: int = 0
@@ -121,10 +119,10 @@ class _Watched:
 
 @dataclass(slots=True, kw_only=True)
 class _BoundedBody:
-    """A `receive` that gives up on bodies that are too large or too slow."""
+    """A `receive` that raises for bodies that are too large or too slow."""
 
     receive: Receive
-    limits: GateLimits
+    limits: RequestLimits
     _received: int = field(default=0, init=False)
     _is_whole: bool = field(default=False, init=False)
     _deadline_s: float = field(default=0.0, init=False)
@@ -138,7 +136,7 @@ class _BoundedBody:
             async with asyncio.timeout_at(self._deadline_s):
                 message = await self.receive()
         except TimeoutError:
-            raise Fault(408, "The body did not arrive in time.", code="body_too_slow") from None
+            raise ApiError(408, "The body did not arrive in time.", code="body_too_slow") from None
         self._received += len(message.get("body", b""))
         if self._received > self.limits.max_body_bytes:
             raise _too_large(self.limits)
@@ -146,8 +144,8 @@ class _BoundedBody:
         return message
 
 
-def _too_large(limits: GateLimits) -> Fault:
-    return Fault(
+def _too_large(limits: RequestLimits) -> ApiError:
+    return ApiError(
         413,
         f"The body is larger than the {limits.max_body_bytes} bytes accepted.",
         code="body_too_large",
@@ -155,11 +153,11 @@ def _too_large(limits: GateLimits) -> Fault:
     )
 
 
-def _failed() -> Fault:
-    return Fault(503, "The service failed on this request.", code="internal_error")
+def _failed() -> ApiError:
+    return ApiError(503, "The service failed on this request.", code="internal_error")
 
 
 def _route(scope: Scope) -> str:
-    """Return the route's template; paths themselves hold ids and are the client's to choose."""
+    """Return the route's template, which unlike the path holds no ids and is bounded in number."""
     path = getattr(scope.get("route"), "path", None)
     return path if isinstance(path, str) else "other"
