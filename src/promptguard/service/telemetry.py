@@ -127,7 +127,8 @@ class Telemetry:
         """Count how the resent history compared, and log one line for the turn."""
         self._history.labels(kind=history).inc()
         level = logging.WARNING if result.is_blocked or result.fault else logging.INFO
-        log(level, "turn", **log_fields(result), history=history, key=key)
+        fields = {**log_fields(result), "history": history, "key": key}
+        LOGGER.log(level, "turn", extra={"fields": fields})
 
     @contextmanager
     def turn_span(self, operation: str, *, model: str, provider: str) -> Iterator[trace.Span]:

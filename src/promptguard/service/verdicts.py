@@ -95,13 +95,16 @@ class AloneView(BaseModel):
 class ExplanationView(BaseModel):
     """The verdict on the last turn, taken apart.
 
-    `without` are the earlier turns without which it would have passed, null where there are none
-    such. `is_partial`: only the last turns of a very long session were replayed.
+    `prior` and `nats` add up to the log-odds of `risk`; `by_signal` and `by_turn` each add up to
+    `nats`. `without` are the earlier turns without which it would have passed, null where there
+    are none such. `is_partial`: only the last turns of a very long session were replayed.
     """
 
     session_id: str
     verdict: VerdictView
     prior: float
+    nats: float
+    risk: float
     by_signal: list[ShareView]
     by_turn: list[ShareView]
     entered: list[EnteredView]
@@ -204,6 +207,8 @@ def explanation_view(session_id: str, explanation: Explanation) -> ExplanationVi
         session_id=session_id,
         verdict=verdict_view(explanation.verdict),
         prior=attribution.prior,
+        nats=attribution.nats,
+        risk=attribution.risk,
         by_signal=[ShareView(name=name, nats=nats) for name, nats in attribution.by_signal],
         by_turn=[ShareView(name=str(turn), nats=nats) for turn, nats in attribution.by_turn],
         entered=[entered_view(entry.turn, entry.mode) for entry in explanation.entered],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from promptguard.config import ControllerConfig, KeyConfig, ServiceConfig, Setti
 from promptguard.controller import Controller
 from promptguard.service.auth import key_hash
 from promptguard.service.dashboard import mount_dashboard
+from promptguard.service.telemetry import AuditLog
 from promptguard.stores.memory import MemoryStore
 from promptguard.testing import FakeEncoder
 from promptguard.turns.judge import TurnJudge
@@ -52,7 +54,8 @@ async def open_site(
     judge = TurnJudge.open(config, encoder=FakeEncoder())
     controller = Controller(config, store=MemoryStore(), judge=judge)
     app = FastAPI()
-    mount_dashboard(app, controller, settings)
+    audit = AuditLog(None, clock=time.time)
+    mount_dashboard(app, controller, lambda: settings.service, audit)
     transport = httpx.ASGITransport(app=app, client=(peer, 4711))
     async with (
         app.router.lifespan_context(app),

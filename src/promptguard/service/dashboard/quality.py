@@ -4,156 +4,251 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+from markupsafe import Markup
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 
 from promptguard.errors import DataError
 from promptguard.protocols import SessionQuery
-from promptguard.service.dashboard.controls import Tag, panel, raw
-from promptguard.service.dashboard.desk import Desk, desk_of, visitor_of
-from promptguard.service.dashboard.layout import page_frame
-from promptguard.service.dashboard.markup import esc, moment, notice
-from promptguard.service.dashboard.report import Contender, Group, Measure, Report, read_report
-from promptguard.service.dashboard.signal_table import here_html, weights_html
+from promptguard.risk.weights import Weights
+from promptguard.service.dashboard.access import context_of, visitor_of
+from promptguard.service.dashboard.charts import Bar, evidence_bars
+from promptguard.service.dashboard.components import Tag, page_frame, panel, raw
+from promptguard.service.dashboard.templates import notice, render
+from promptguard.state import Mode, SessionState
 
-_LOOKED_AT = 200
+SCHEMA = "promptguard.validation/1"
+_MAX_REPORT_BYTES = 64 * 1024 * 1024
+_MAX_SESSIONS = 200
+_NOTABLE_NATS = 0.5
+_RISKY_FROM = Mode.SUSPECT
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Measure(_Part):
+    """A value with its 95 % interval."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Group(_Part):
+    """Measures of one source, language or category."""
+
+    name: str
+    attacks: int
+    benign: int
+    recall: Measure = Measure()
+    false_positive_rate: Measure = Measure()
+    auc: Measure = Measure()
+    recall_at_1: Measure = Measure()
+
+
+class Dialogues(_Part):
+    """Measures over conversations of several turns."""
+
+    attacks: int = 0
+    benign: int = 0
+    detection_rate: Measure = Measure()
+    false_alarms_per_1000: Measure = Measure()
+    share_spoken: float | None = None
+    lead_turns: float | None = None
+
+
+class SignalShare(_Part):
+    """What a signal did in the attacks that were caught."""
+
+    signal: str
+    alone: int
+    needed: int
+    mean_nats: float
+
+
+class Signals(_Part):
+    """Which signals caught the attacks."""
+
+    caught: int
+    hard: int
+    only_together: int
+    signals: tuple[SignalShare, ...]
+
+
+class Latency(_Part):
+    """Milliseconds for one turn."""
+
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+
+
+class Contender(_Part):
+    """One configuration and what was measured of it."""
+
+    name: str
+    judged: int
+    failed: int
+    overall: Group
+    by_source: tuple[Group, ...] = ()
+    by_language: tuple[Group, ...] = ()
+    by_category: tuple[Group, ...] = ()
+    dialogues: Dialogues = Dialogues()
+    latency: Latency = Latency()
+    signals: Signals | None = None
+
+
+class Manifest(_Part):
+    """What the run was made of."""
+
+    model: str = ""
+    seed: int = 0
+    versions: tuple[tuple[str, str], ...] = ()
+
+
+class Report(_Part):
+    """A validation run."""
+
+    form: str = Field(alias="schema")
+    created: float
+    cases: int
+    skipped: int = 0
+    faults: int = 0
+    manifest: Manifest = Manifest()
+    contenders: tuple[Contender, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalRow:
+    """What a signal looks at and the most it may add; `most` is None where it has no weight."""
+
+    signal: str
+    looks_at: str
+    kind: str = ""
+    most: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A signal over many sessions: where it was notable, its mean in risky and in other ones."""
+
+    signal: str
+    sessions: int
+    risky_nats: float
+    other_nats: float
 
 
 async def show_quality(request: Request) -> None:
     """Build the page."""
-    desk, visitor = desk_of(request), visitor_of(request)
+    context, visitor = context_of(request), visitor_of(request)
+    judge = context.controller.judge
     with page_frame(request, "/quality", "Quality"):
         Tag("h1", "Quality")
         with panel("Latest validation", classes="wide"):
-            raw(await asyncio.to_thread(latest_html, desk))
+            raw(await asyncio.to_thread(latest_html, context.report()))
         with panel("What each signal is for", classes="wide"):
-            judge = desk.controller.judge
-            said = {name: _first_line(signal) for name, signal in judge.signals}
-            raw(weights_html(said, judge.weights))
+            weights = judge.weights
+            rows = [_signal_row(name, signal, weights) for name, signal in judge.signals]
+            raw(render("quality", "weights", weights.version, weights.fitted_on, rows))
         with panel("What each signal did here", classes="wide"):
-            query = SessionQuery(tenant=visitor.tenant, limit=_LOOKED_AT)
-            raw(here_html(await desk.controller.store.sessions(query)))
+            query = SessionQuery(tenant=visitor.tenant, limit=_MAX_SESSIONS)
+            raw(shares_html(await context.controller.store.sessions(query)))
 
 
-def latest_html(desk: Desk) -> str:
-    """Return the report, or say clearly that there is none."""
+def latest_html(path: Path) -> Markup:
+    """Return the report at `path`, or say clearly that there is none."""
     try:
-        report = read_report(desk.report())
+        report = read_report(path)
     except DataError as error:
-        return notice(str(error), kind="bad")
+        return notice(str(error), "bad")
     if report is None:
-        return (
-            f"{notice('There is no validation report yet, so nothing is claimed here.')}"
-            "<p>Make one with <code>promptguard validate DATASET</code> and put its "
-            f"<code>report.json</code> at <code>{esc(desk.report())}</code>.</p>"
-        )
+        return render("quality", "no_report", path)
     return report_html(report)
 
 
-def report_html(report: Report) -> str:
-    """Return what a run found."""
-    versions = ", ".join(
-        f"{esc(name)} {esc(version)}" for name, version in report.manifest.versions
+def report_html(report: Report) -> Markup:
+    """Return the numbers of a validation run."""
+    return render("quality", "report", report)
+
+
+def read_report(path: Path) -> Report | None:
+    """Return the report at `path`, None where there is no file; raises DataError for any other."""
+    try:
+        if not path.is_file():
+            return None
+        if path.stat().st_size > _MAX_REPORT_BYTES:
+            raise DataError(f"{path} is too large for a validation report.")
+        report = Report.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValidationError:
+        raise DataError(f"{path} is not a report of the form {SCHEMA}.") from None
+    if report.form != SCHEMA:
+        raise DataError(f"{path} is not a report of the form {SCHEMA}.")
+    return report
+
+
+def shares_html(states: Sequence[SessionState]) -> Markup:
+    """Return what the signals did in these sessions."""
+    shares = shares_of(states)
+    risky = sum(state.mode >= _RISKY_FROM for state in states)
+    bars = [Bar(name=share.signal, nats=share.risky_nats) for share in shares]
+    drawn = evidence_bars(bars, title="Mean evidence in risky sessions", width=420)
+    mode = _RISKY_FROM.name
+    return render("quality", "shares", shares, len(states), risky, mode, _NOTABLE_NATS, drawn)
+
+
+def shares_of(states: Sequence[SessionState]) -> tuple[Share, ...]:
+    """Sum up the ledgers, the signal that weighs most in risky sessions first."""
+    sums: dict[str, list[tuple[bool, float]]] = defaultdict(list)
+    for state in states:
+        in_session: dict[str, float] = defaultdict(float)
+        for entry in state.ledger.entries:
+            in_session[entry.signal] += entry.nats
+        for signal, nats in in_session.items():
+            sums[signal].append((state.mode >= _RISKY_FROM, nats))
+    risky = sum(state.mode >= _RISKY_FROM for state in states)
+    shares = [
+        Share(
+            signal=signal,
+            sessions=sum(abs(nats) >= _NOTABLE_NATS for _, nats in values),
+            risky_nats=_mean([nats for is_risky, nats in values if is_risky], risky),
+            other_nats=_mean(
+                [nats for is_risky, nats in values if not is_risky], len(states) - risky
+            ),
+        )
+        for signal, values in sums.items()
+    ]
+    return tuple(sorted(shares, key=lambda share: -share.risky_nats))
+
+
+def _mean(values: Sequence[float], count: int) -> float:
+    return sum(values) / count if count else 0.0
+
+
+def _signal_row(name: str, signal: object, weights: Weights) -> SignalRow:
+    weight = weights.signals.get(name)
+    if weight is None:
+        return SignalRow(signal=name, looks_at=_first_line(signal))
+    is_event = weight.kind == "event"
+    return SignalRow(
+        signal=name,
+        looks_at=_first_line(signal),
+        kind="every turn anew" if is_event else "its change since the last turn",
+        most=max(abs(weight.nats(0.0)), abs(weight.nats(1.0))),
     )
-    return (
-        f'<p class="facts"><span>{moment(report.created)}</span><span>{report.cases:,} cases, '
-        f"{report.skipped:,} skipped, {report.faults:,} bad lines</span>"
-        f"<span>model {esc(report.manifest.model)}</span></p>"
-        f'<p class="quiet">{versions}</p>'
-        + "".join(_contender_html(each) for each in report.contenders)
-    )
-
-
-def _contender_html(each: Contender) -> str:
-    dialogues = each.dialogues
-    numbers = (
-        ("Recall", _percent(each.overall.recall)),
-        ("False positives", _percent(each.overall.false_positive_rate)),
-        ("ROC-AUC", _plain(each.overall.auc)),
-        ("Recall at 1 % FPR", _percent(each.overall.recall_at_1)),
-        ("Conversations detected", _percent(dialogues.detection_rate)),
-        ("False alarms per 1,000", _plain(dialogues.false_alarms_per_1000, digits=1)),
-    )
-    cards = "".join(
-        f'<div class="card"><span>{name}</span>{value}</div>' for name, value in numbers
-    )
-    early = (
-        f"<p>Attacks were seen when {dialogues.share_spoken:.0%} of their turns were spoken, "
-        f"{dialogues.lead_turns or 0:.1f} turns before the end on average.</p>"
-        if dialogues.share_spoken is not None
-        else ""
-    )
-    p50 = each.latency.p50_ms
-    speed = f"<p>Median {p50:.1f} ms per turn.</p>" if p50 is not None else ""
-    return (
-        f"<h3>{esc(each.name)}</h3><p class='quiet'>{each.judged:,} judged, {each.failed:,} failed"
-        f'</p><div class="cards">{cards}</div>{early}{speed}{_signals_html(each)}'
-        f"{_groups_html('By source', each.by_source)}"
-        f"{_groups_html('By language', each.by_language)}"
-        f"{_groups_html('By category', each.by_category)}"
-    )
-
-
-def _signals_html(each: Contender) -> str:
-    if each.signals is None:
-        return ""
-    rows = "".join(
-        f'<tr><th scope="row">{esc(share.signal)}</th><td class="num">{share.alone:,}</td>'
-        f'<td class="num">{share.needed:,}</td><td class="num">{share.mean_nats:+.2f}</td></tr>'
-        for share in each.signals.signals
-    )
-    return (
-        f"<h4>What each signal caught</h4><p>{each.signals.caught:,} attacks caught: "
-        f"{each.signals.hard:,} by a hard rule, {each.signals.only_together:,} only by several "
-        'signals together.</p><table class="plain"><thead><tr><th scope="col">Signal</th>'
-        '<th scope="col" class="num">Caught alone</th><th scope="col" class="num">'
-        'Missed without it</th><th scope="col" class="num">Mean nats</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table>"
-    )
-
-
-def _groups_html(title: str, groups: Sequence[Group]) -> str:
-    if not groups:
-        return ""
-    rows = "".join(
-        f'<tr><th scope="row">{esc(group.name)}</th><td class="num">{group.attacks:,}</td>'
-        f'<td class="num">{group.benign:,}</td><td class="num">{_percent(group.recall)}</td>'
-        f'<td class="num">{_percent(group.false_positive_rate)}</td>'
-        f'<td class="num">{_plain(group.auc)}</td></tr>'
-        for group in groups
-    )
-    return (
-        f'<details><summary>{title} ({len(groups)})</summary><table class="plain"><thead><tr>'
-        '<th scope="col">Group</th><th scope="col" class="num">Attacks</th>'
-        '<th scope="col" class="num">Benign</th><th scope="col" class="num">Recall</th>'
-        '<th scope="col" class="num">False positives</th><th scope="col" class="num">ROC-AUC</th>'
-        f"</tr></thead><tbody>{rows}</tbody></table></details>"
-    )
-
-
-def _percent(measure: Measure) -> str:
-    if measure.value is None:
-        return '<b class="quiet">–</b>'
-    return f'<b class="num">{measure.value:.1%}</b>{_interval(measure, 100.0, "%")}'
-
-
-def _plain(measure: Measure, *, digits: int = 3) -> str:
-    if measure.value is None:
-        return '<b class="quiet">–</b>'
-    return f'<b class="num">{measure.value:.{digits}f}</b>{_interval(measure, 1.0, "", digits)}'
-
-
-def _interval(measure: Measure, scale: float, unit: str, digits: int = 1) -> str:
-    if measure.low is None or measure.high is None:
-        return ""
-    low, high = measure.low * scale, measure.high * scale
-    return f'<small class="quiet"> {low:.{digits}f}–{high:.{digits}f}{unit}</small>'
 
 
 def _first_line(signal: object) -> str:
+    """Return the first line of the documentation of a signal's module."""
     module = inspect.getmodule(signal)
-    said = (module.__doc__ if module else None) or inspect.getdoc(signal) or ""
-    line = said.partition("\n")[0]
-    told = line.partition(": ")[2] or line
-    return told[:1].upper() + told[1:]
+    text = (module.__doc__ if module else None) or inspect.getdoc(signal) or ""
+    line = text.partition("\n")[0]
+    line = line.partition(": ")[2] or line
+    return line[:1].upper() + line[1:]
