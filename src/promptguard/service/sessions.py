@@ -44,10 +44,15 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whose session it is: the caller's tenant and key, and the end user where the caller says."""
+    """Whose session it is: the caller's tenant and key, and the end user where the caller says.
+
+    `caller_key` is a key that the caller itself authenticated, such as a LiteLLM proxy's; the
+    sessions of such keys are kept apart like those of our own.
+    """
 
     principal: Principal
     end_user: str = ""
+    caller_key: str = ""
 
     @property
     def tenant(self) -> str:
@@ -56,7 +61,9 @@ class Owner:
 
     def bound(self, session_id: str) -> str:
         """Return the id under which the caller's session is stored; no other key reaches it."""
-        return f"{self.principal.name}:{session_id}" if self.principal.name else session_id
+        digest = hashlib.sha256(self.caller_key.encode("utf-8", "replace")).hexdigest()[:16]
+        parts = (self.principal.name, f"k-{digest}" if self.caller_key else "", session_id)
+        return ":".join(part for part in parts if part)
 
 
 def given_session_id(
@@ -92,8 +99,9 @@ def view_of(messages: Sequence[ComparableMessage]) -> bytes:
 
 def chain_of(owner: Owner, view: bytes) -> bytes:
     """Return the name of a conversation up to here, different for every owner."""
-    who = "\0".join((owner.tenant, owner.principal.name, owner.end_user))
-    return hashlib.blake2b(view, key=hashlib.sha256(who.encode()).digest(), digest_size=16).digest()
+    who = "\0".join((owner.tenant, owner.principal.name, owner.caller_key, owner.end_user))
+    key = hashlib.sha256(who.encode("utf-8", "replace")).digest()
+    return hashlib.blake2b(view, key=key, digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

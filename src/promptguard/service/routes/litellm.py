@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from promptguard.service.verdicts import block_reason
 from promptguard.state import Mode
 
 MAX_CALLS = 1000
+# LiteLLM sends this in place of the values of headers that it does not forward.
+_HIDDEN_HEADER = "[present]"
 Texts = list[str]
 
 
@@ -46,7 +49,7 @@ class GuardrailReply(BaseModel):
     action: Literal["NONE", "BLOCKED", "GUARDRAIL_INTERVENED"]
     blocked_reason: str | None = None
     texts: Texts | None = None
-    stream_holdback_chars: int | None = None
+    stream_holdback_chars: list[int] | None = None
 
 
 class RecentCalls:
@@ -87,7 +90,7 @@ class LitellmApi:
         if not messages:
             return GuardrailReply(action="NONE")
         incoming = Incoming(
-            owner=Owner(principal=caller, end_user=_end_user(body)),
+            owner=_owner(caller, body),
             messages=messages,
             session_id=self._session_id(body),
             learns_replies=True,
@@ -104,17 +107,22 @@ class LitellmApi:
 
     async def _response(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
         """Judge an answer, whole or so far; it is recorded when the client resends it."""
-        holdback = self.service().holdback_chars
         texts = body.texts or []
         admission = self.calls.find(caller, body.litellm_call_id or "")
         if admission is not None:
             is_bad = await self.recorder.judge_of(admission).is_bad(texts)
         else:
-            watch = ReplyWatch(self.recorder.controller.judge.instinct, Mode.SAFE)
-            is_bad = any(watch.judge(text) for text in texts) and self._is_enforced
+            is_bad = self._is_enforced and await asyncio.to_thread(self._is_bad_alone, texts)
         if is_bad:
             return GuardrailReply(action="BLOCKED", blocked_reason=self.recorder.refusal)
+        # LiteLLM reads one number per choice and ignores a bare number.
+        holdback = [self.service().holdback_chars] * len(texts)
         return GuardrailReply(action="NONE", stream_holdback_chars=holdback)
+
+    def _is_bad_alone(self, texts: Texts) -> bool:
+        """Judge answers whose turn is not known here, as if their conversation were SAFE."""
+        instinct = self.recorder.controller.judge.instinct
+        return any(ReplyWatch(instinct, Mode.SAFE).judge(text) for text in texts)
 
     @property
     def _is_enforced(self) -> bool:
@@ -135,7 +143,7 @@ class LitellmApi:
         headers = {
             name.lower(): value
             for name, value in (body.request_headers or {}).items()
-            if isinstance(value, str)
+            if isinstance(value, str) and value != _HIDDEN_HEADER
         }
         params = body.additional_provider_specific_params or {}
         places = (*self.service().session_fields, "body:session_id")
@@ -159,8 +167,12 @@ def litellm_routes(api: LitellmApi) -> APIRouter:
     return routes
 
 
-def _end_user(body: GuardrailRequest) -> str:
-    """Return LiteLLM's own key and end user, so that their conversations are kept apart."""
+def _owner(caller: Principal, body: GuardrailRequest) -> Owner:
+    """Return whose request it is, with LiteLLM's own key and end user."""
     data = body.request_data or {}
-    names = ("user_api_key_hash", "user_api_key_end_user_id")
-    return "/".join(str(data[name]) for name in names if isinstance(data.get(name), str))
+    key, user = data.get("user_api_key_hash"), data.get("user_api_key_end_user_id")
+    return Owner(
+        principal=caller,
+        caller_key=key if isinstance(key, str) else "",
+        end_user=user if isinstance(user, str) else "",
+    )
