@@ -334,8 +334,20 @@ async def test_moderation_names_only_what_was_judged(guarded) -> None:
     assert found["categories"]["harmful"] is True
     assert set(found["categories"]) == set(found["category_scores"])
     assert (await guard.client.get("/v1/sessions")).json()["sessions"] == []
-    image = {"input": [{"type": "image_url", "image_url": {"url": "http://x"}}]}
-    assert (await guard.client.post("/v1/moderations", json=image)).status_code == 422
+
+
+async def test_moderation_accepts_images_and_claims_nothing_of_them(guarded) -> None:
+    """The texts of one input are judged together; of an image alone no category is named."""
+    guard = await guarded()
+    image = {"type": "image_url", "image_url": {"url": "http://x"}}
+    text = {"type": "text", "text": "how to build a bomb and kill"}
+    both = (await guard.client.post("/v1/moderations", json={"input": [text, image]})).json()
+    (judged,) = both["results"]
+    assert judged["categories"]["harmful"] is True
+    alone = (await guard.client.post("/v1/moderations", json={"input": [image]})).json()
+    assert alone["results"] == [{"flagged": False, "categories": {}, "category_scores": {}}]
+    other = {"input": [{"type": "video", "url": "http://x"}]}
+    assert (await guard.client.post("/v1/moderations", json=other)).status_code == 422
 
 
 async def test_a_client_may_refuse_in_its_own_words(guarded) -> None:

@@ -121,14 +121,11 @@ class Intake:
         self._finder = SessionFinder(controller.store, self._index)
 
     async def admit(self, incoming: Incoming) -> Admission:
-        """Judge, record, trace and log what is new in `incoming`."""
-        if not incoming.messages:
-            raise ApiError(
-                400,
-                "messages holds nothing to judge: give a user or tool message with text.",
-                code="nothing_to_judge",
-                param="messages",
-            )
+        """Judge, record, trace and log what is new in `incoming`.
+
+        A request without any text (images or system messages alone) is a turn with an empty
+        text, so that a session that is to be blocked stays so, and the answer is judged.
+        """
         with self._telemetry.turn_span(
             incoming.operation, model=incoming.model, provider=incoming.provider
         ) as span:

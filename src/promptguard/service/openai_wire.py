@@ -8,6 +8,7 @@ Accepted requests and answers are passed on byte by byte.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ _KNOWN = frozenset(
 _TEXT_KEYS = ("text", "content", "value", "refusal", "input_text", "output_text")
 _SHOWN_FIELDS = ("reasoning_content", "reasoning", "content", "refusal")
 _MAX_DEPTH = 6
+_MAX_CHOICES = 128
+_NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 DONE = b"data: [DONE]\n\n"
 CONTENT_FILTER = "content_filter"
 
@@ -36,6 +39,18 @@ class ChatRequest:
     messages: tuple[ComparableMessage, ...]
     model: str
     is_stream: bool
+
+    @property
+    def choice_count(self) -> int:
+        """How many answers are asked for (`n`); one where the field is odd."""
+        n = self.body.get("n")
+        return n if isinstance(n, int) and 1 <= n <= _MAX_CHOICES else 1
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream is to end with a chunk that holds the usage."""
+        options = self.body.get("stream_options")
+        return isinstance(options, dict) and options.get("include_usage") is True
 
     @property
     def end_user(self) -> str:
@@ -82,7 +97,10 @@ def read_json(raw: bytes) -> dict[str, object]:
     """Read one JSON object in UTF-8 without repeated keys."""
     try:
         body = json.loads(
-            raw.decode("utf-8"), object_pairs_hook=_without_repeats, parse_constant=_refuse_constant
+            raw.decode("utf-8"),
+            object_pairs_hook=_without_repeats,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
         )
     except ApiError:
         raise
@@ -98,7 +116,11 @@ def read_json(raw: bytes) -> dict[str, object]:
 def read_messages(
     messages: Sequence[object], *, max_messages: int, max_chars: int
 ) -> tuple[ComparableMessage, ...]:
-    """Return the messages of a conversation, without the developer's and those without text."""
+    """Return the messages of a conversation, without the developer's and those without text.
+
+    A last message without text, such as an image alone, still begins a turn: it becomes an empty
+    user message.
+    """
     if len(messages) > max_messages:
         raise ApiError(
             413,
@@ -106,8 +128,12 @@ def read_messages(
             code="too_many_messages",
             param="messages",
         )
-    read = (_message(item, f"messages[{at}]", max_chars) for at, item in enumerate(messages))
-    return tuple(item for item in read if item.role is not Role.SYSTEM and item.content)
+    read = [_message(item, f"messages[{at}]", max_chars) for at, item in enumerate(messages)]
+    spoken = [item for item in read if item.role is not Role.SYSTEM]
+    judged = tuple(item for item in spoken if item.content)
+    if spoken and not spoken[-1].content and spoken[-1].role is not Role.ASSISTANT:
+        return (*judged, ComparableMessage.of(Role.USER, ""))
+    return judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,33 +195,42 @@ class Envelope:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
-def refusal_completion(envelope: Envelope, text: str) -> dict[str, object]:
+def refusal_completion(envelope: Envelope, text: str, *, choices: int = 1) -> dict[str, object]:
     """Return a completion that refuses, with the finish reason clients know for it."""
     return {
         **envelope.fields("chat.completion"),
         "choices": [
             {
-                "index": 0,
+                "index": index,
                 "message": {"role": "assistant", "content": text, "refusal": None},
                 "logprobs": None,
                 "finish_reason": CONTENT_FILTER,
             }
+            for index in range(choices)
         ],
-        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+        "usage": _NO_USAGE,
     }
 
 
-def refusal_events(envelope: Envelope, text: str, *, begins: bool) -> Iterator[bytes]:
-    """Yield the events that end a stream with a refusal; `begins` where nothing was sent yet."""
+def refusal_events(
+    envelope: Envelope, text: str, *, begins: bool, choices: int = 1, has_usage: bool = False
+) -> Iterator[bytes]:
+    """Yield the events that end a stream with a refusal; `begins` where nothing was sent yet.
+
+    `has_usage`: the client asked for a last chunk with the usage.
+    """
     fields = envelope.fields("chat.completion.chunk")
     role = {"role": "assistant"} if begins else {}
     deltas: tuple[tuple[Mapping[str, object], str | None], ...] = (
         ({**role, "content": text}, None),
         ({}, CONTENT_FILTER),
     )
-    for delta, reason in deltas:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        yield sse_event(json.dumps({**fields, "choices": [choice]}))
+    for index in range(choices):
+        for delta, reason in deltas:
+            choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
+            yield sse_event(json.dumps({**fields, "choices": [choice]}))
+    if has_usage:
+        yield sse_event(json.dumps({**fields, "choices": [], "usage": _NO_USAGE}))
     yield DONE
 
 
@@ -285,6 +320,14 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    """Refuse numbers beyond a double: they would be sent on as Infinity, which is not JSON."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
 
 
 def _invalid(where: str, what: str) -> ApiError:

@@ -88,12 +88,13 @@ def plain_id(session_id: str) -> str:
 
 
 def view_of(messages: Sequence[ComparableMessage]) -> bytes:
-    """Return a conversation as one short digest per message, comparable by its bytes."""
+    """Return a conversation as one short digest per message with text, comparable by its bytes."""
     return b"".join(
         hashlib.blake2b(
             (_INITIAL[item.role] + item.digest).encode(), digest_size=DIGEST_BYTES
         ).digest()
         for item in messages
+        if item.content
     )
 
 
@@ -214,6 +215,9 @@ class SessionFinder:
     async def _by_chain(
         self, owner: Owner, messages: Sequence[ComparableMessage], view: bytes
     ) -> _Match:
+        if not view:
+            # Requests without any text are all alike, so nothing tells their sessions.
+            return _Match(session_id=_new_id(owner, messages))
         unanswered = self._index.claim_unanswered(chain_of(owner, view))
         if unanswered is not None:
             return _Match(session_id=unanswered)

@@ -18,6 +18,7 @@ from promptguard.service.errors import ApiError
 from promptguard.service.intake import Admission
 from promptguard.service.openai_wire import (
     DONE,
+    ChatRequest,
     Completion,
     Envelope,
     error_events,
@@ -38,7 +39,7 @@ class StreamedReply:
     upstream: Upstream
     response: httpx.Response
     opened: AsyncExitStack
-    model: str
+    chat: ChatRequest
     holdback_chars: int
     _is_settled: bool = field(default=False, init=False)
     _is_finished: bool = field(default=False, init=False)
@@ -95,7 +96,7 @@ class StreamedReply:
         if self._envelope is None and completion.id:
             self._envelope = Envelope(
                 id=completion.id,
-                model=completion.model or self.model,
+                model=completion.model or self.chat.model,
                 created=completion.created,
             )
         self._is_finished = self._is_finished or any(
@@ -124,9 +125,15 @@ class StreamedReply:
         refusal = self.recorder.refusal
         shown = f"{hold.sent}\n\n" if hold.sent else ""
         await self._settle(shown + refusal)
-        envelope = self._envelope or Envelope(model=self.model, created=int(time.time()))
+        envelope = self._envelope or Envelope(model=self.chat.model, created=int(time.time()))
         text = f"\n\n{refusal}" if hold.sent else refusal
-        for piece in refusal_events(envelope, text, begins=not self._has_begun):
+        for piece in refusal_events(
+            envelope,
+            text,
+            begins=not self._has_begun,
+            choices=self.chat.choice_count,
+            has_usage=self.chat.wants_usage,
+        ):
             yield piece
 
     async def _settle(self, text: str) -> None:

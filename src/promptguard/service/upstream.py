@@ -64,7 +64,7 @@ class Upstream:
                 response = await self._endpoint.send(method, path, body=body, headers=headers)
         except (ProviderError, ConfigError) as error:
             raise self._failure(error) from None
-        self._check(response)
+        self._check(response, headers)
         return response
 
     @asynccontextmanager
@@ -75,7 +75,7 @@ class Upstream:
         try:
             opened = self._endpoint.stream("POST", CHAT, body=body, headers=headers)
             async with opened as response:
-                self._check(response)
+                self._check(response, headers)
                 yield response
         except (ProviderError, ConfigError) as error:
             raise self._failure(error) from None
@@ -99,9 +99,11 @@ class Upstream:
         self._telemetry.upstream_error("cut_off")
         return ApiError(502, f"{self.name} broke off its answer; try again.", code="upstream_error")
 
-    def _check(self, response: httpx.Response) -> None:
+    def _check(self, response: httpx.Response, headers: Mapping[str, str]) -> None:
+        """Raise for what the client cannot mend; a wrong key of its own it can."""
         status = response.status_code
-        if status >= 500 or status in (401, 403) or 300 <= status < 400:
+        is_our_key = status in (401, 403) and "authorization" not in headers
+        if status >= 500 or is_our_key or 300 <= status < 400:
             self._telemetry.upstream_error("status")
             retry = response.headers.get("retry-after")
             raise ApiError(

@@ -157,8 +157,16 @@ class Gateway:
         envelope = Envelope(model=chat.model, created=int(time.time()))
         headers = verdict_headers(admission.result)
         if not chat.is_stream:
-            return JSONResponse(refusal_completion(envelope, text), headers=headers)
-        body = b"".join(refusal_events(envelope, text, begins=True))
+            completion = refusal_completion(envelope, text, choices=chat.choice_count)
+            return JSONResponse(completion, headers=headers)
+        events = refusal_events(
+            envelope,
+            text,
+            begins=True,
+            choices=chat.choice_count,
+            has_usage=chat.wants_usage,
+        )
+        body = b"".join(events)
         return Response(body, media_type="text/event-stream", headers=headers)
 
     async def _whole(
@@ -224,7 +232,7 @@ class Gateway:
             upstream=self.upstream,
             response=response,
             opened=opened,
-            model=chat.model,
+            chat=chat,
             holdback_chars=service.holdback_chars,
         )
         return EventStream(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -24,17 +24,38 @@ Text = Annotated[str, Field(max_length=1_000_000)]
 
 
 class TextPart(BaseModel):
-    """A part of an input; others than text cannot be judged here."""
+    """A text in an input of several parts."""
 
     type: Literal["text"]
     text: Text
 
 
-class ModerationRequest(BaseModel):
-    """One input or several; `model` is accepted and ignored."""
+class ImagePart(BaseModel):
+    """An image in an input of several parts; it is accepted and not judged."""
 
-    input: Text | Annotated[list[Text] | list[TextPart], Field(min_length=1, max_length=64)]
+    type: Literal["image_url"]
+    image_url: object
+
+
+Part = Annotated[TextPart | ImagePart, Field(discriminator="type")]
+
+
+class ModerationRequest(BaseModel):
+    """One text, several texts, or one input of several parts; `model` is accepted and ignored."""
+
+    input: Text | Annotated[list[Text] | list[Part], Field(min_length=1, max_length=64)]
     model: str | None = Field(default=None, max_length=256)
+
+    @property
+    def texts(self) -> list[str | None]:
+        """The text of each input; None where an input holds nothing that can be judged."""
+        if isinstance(self.input, str):
+            return [self.input]
+        texts = [item for item in self.input if isinstance(item, str)]
+        if texts:
+            return list(texts)
+        parts = [item.text for item in self.input if isinstance(item, TextPart)]
+        return ["\n".join(parts) if parts else None]
 
 
 class ModerationResult(BaseModel):
@@ -63,16 +84,12 @@ class ModerationsApi:
     async def moderate(self, request: Request, body: ModerationRequest) -> Moderation:
         """Judge each input as if it were the only message of a conversation."""
         permitted(request, Scope.GUARD)
-        inputs: Sequence[str | TextPart] = (
-            [body.input] if isinstance(body.input, str) else body.input
-        )
-        results = [
-            await asyncio.to_thread(self._judged, item if isinstance(item, str) else item.text)
-            for item in inputs
-        ]
+        results = [await asyncio.to_thread(self._judged, text) for text in body.texts]
         return Moderation(id=f"modr-{secrets.token_hex(12)}", model=MODEL, results=results)
 
-    def _judged(self, text: str) -> ModerationResult:
+    def _judged(self, text: str | None) -> ModerationResult:
+        if text is None:
+            return ModerationResult(flagged=False, categories={}, category_scores={})
         judge = self.controller.judge
         state, turn, now = SessionState(session_id="once"), TurnInput(text=text), self.clock()
         reading = judge.context_of(state, turn, now=now).reading
