@@ -6,7 +6,14 @@ import pytest
 
 from promptguard.config import KeyConfig, ServiceConfig
 from promptguard.errors import ConfigError
-from promptguard.service.auth import Authenticator, TokenBucket, check_host, key_hash, new_key
+from promptguard.service.auth import (
+    Authenticator,
+    TokenBucket,
+    check_host,
+    key_hash,
+    local_only_error,
+    new_key,
+)
 from promptguard.service.errors import ApiError
 from promptguard.testing import ManualClock
 
@@ -186,3 +193,26 @@ def test_key_names_are_unique_and_cannot_forge_a_session_of_another() -> None:
     twice = (KeyConfig(name="a", sha256="0" * 64), KeyConfig(name="a", sha256="1" * 64))
     with pytest.raises(ConfigError, match="same name"):
         ServiceConfig(keys=twice)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_local"),
+    [
+        ("host", "localhost", True),
+        ("host", "127.0.0.1:8787", True),
+        ("host", "[::1]:8787", True),
+        ("host", "[::1]evil", False),
+        ("host", "localhost:80@evil.com", False),
+        ("host", "localhost:80:evil", False),
+        ("host", "", False),
+        ("origin", "http://localhost:3000", True),
+        ("origin", "https://[::1]", True),
+        ("origin", "http://localhost:80@evil.com", False),
+        ("origin", "http://localhost/evil", False),
+        ("origin", "evil://localhost", False),
+        ("origin", "null", False),
+    ],
+)
+def test_only_exact_local_addresses_are_local(name, value, is_local) -> None:
+    """What only begins like an address of this machine is somebody else's."""
+    assert (local_only_error({name: value}, "127.0.0.1") is None) is is_local

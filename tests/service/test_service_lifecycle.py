@@ -15,7 +15,7 @@ import pytest
 from live_server import live_guard
 from stub_upstream import StubUpstream
 
-from promptguard.config import ControllerConfig, ServiceConfig, Settings
+from promptguard.config import ControllerConfig, ServiceConfig, Settings, load_settings
 from promptguard.errors import ConfigError, DataError, StoreError
 from promptguard.protocols import SessionKey, SessionQuery
 from promptguard.scenarios import Scenario, ScenarioTurn
@@ -97,6 +97,18 @@ async def test_a_bad_reload_changes_nothing(guarded, caplog, read, reason) -> No
     fields = [getattr(record, "fields", {}) for record in caplog.records]
     assert any(reason in str(found.get("reason", "")) for found in fields)
     assert (await guard.chat("hello")).status_code == 200
+
+
+async def test_a_refused_reload_logs_no_line_of_the_file(guarded, caplog, tmp_path) -> None:
+    """YAML errors quote the lines around them, which may hold a password."""
+    path = tmp_path / "guard.yaml"
+    path.write_text("service:\n  upstream: [http://user:hunter2@model/v1\n", encoding="utf-8")
+    guard = await guarded(read_settings=lambda: load_settings(path))
+    assert await guard.service.reloader.reload() is False
+    (refused,) = [r for r in caplog.records if r.getMessage() == "reload refused"]
+    assert "not valid YAML" in refused.fields["reason"]
+    assert "line 3, column 1" in refused.fields["reason"]
+    assert "hunter2" not in str(refused.fields)
 
 
 async def test_keys_are_replaced_by_a_reload(guarded) -> None:

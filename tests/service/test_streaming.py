@@ -106,6 +106,30 @@ async def test_a_bad_answer_is_cut_before_it_is_shown(guarded) -> None:
     assert entries[-1].content == shown.strip()
 
 
+async def test_an_emoji_in_two_halves_is_passed_on_and_stored_whole(guarded) -> None:
+    """Models send the surrogates of one character in two chunks."""
+    guard = await guarded()
+    deltas = [{"content": "Soup \ud83d"}, {"content": "\ude00 is warm."}]
+    chunks = [{"id": "x", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    chunks.append({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    raw = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    guard.upstream.answers(raw_stream=raw.encode())
+    reply = await guard.chat("hello", stream=True, headers={"x-session-id": "s"})
+    assert events_of(reply)[-1] == "[DONE]"
+    assert "\\ud83d" in reply.text
+    entries = await guard.controller.store.transcript(SessionKey(session_id="s"))
+    assert entries[-1].content == "Soup \U0001f600 is warm."
+
+
+async def test_half_an_emoji_in_a_whole_answer_is_passed_on(guarded) -> None:
+    """What the model sends reaches the client as it is."""
+    guard = await guarded()
+    guard.upstream.answers("Soup \ud83d is warm.")
+    reply = await guard.chat("hello")
+    assert reply.status_code == 200
+    assert "\\ud83d" in reply.text
+
+
 async def test_a_bad_answer_is_cut_when_it_comes_whole(guarded) -> None:
     """As a refusal, or as an error where blocks are errors."""
     guard = await guarded()

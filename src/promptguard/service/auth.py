@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from promptguard.service.errors import ApiError
 
 KEY_PREFIX = "pg_"
 PRINCIPAL = "promptguard.principal"
+_HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
+_ORIGIN = re.compile(rf"https?://{_HOST.pattern}")
 
 
 class Scope(StrEnum):
@@ -190,10 +193,9 @@ def local_only_error(headers: Mapping[str, str], peer: str | None) -> ApiError |
     A web page in the user's browser can reach loopback too, under another host name (DNS
     rebinding) or from another origin; neither is the local user.
     """
-    origin = headers.get("origin")
-    is_own_page = origin is None or is_loopback(_host_of(origin.partition("://")[2]))
-    host = headers.get("host")
-    is_own_name = host is None or is_loopback(_host_of(host))
+    origin, host = headers.get("origin"), headers.get("host")
+    is_own_page = origin is None or _is_local_address(_ORIGIN, origin)
+    is_own_name = host is None or _is_local_address(_HOST, host)
     if (peer is None or is_loopback(peer)) and is_own_page and is_own_name:
         return None
     return ApiError(
@@ -204,7 +206,7 @@ def local_only_error(headers: Mapping[str, str], peer: str | None) -> ApiError |
     )
 
 
-def _host_of(address: str) -> str:
-    if address.startswith("["):
-        return address.partition("]")[0].strip("[")
-    return address.partition("/")[0].partition(":")[0]
+def _is_local_address(pattern: re.Pattern[str], value: str) -> bool:
+    """Say whether a Host or Origin header names this machine; anything odd does not."""
+    match = pattern.fullmatch(value)
+    return match is not None and is_loopback(match["host"])

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from promptguard.controller import Controller
+from promptguard.core.prompt import without_lone_surrogates
 from promptguard.errors import StoreError
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.service.intake import Admission, Intake
@@ -126,6 +127,8 @@ class ReplyWatch:
 
     def judge(self, text: str) -> bool:
         """Judge the answer so far, of which `text` is all; returns `is_bad`."""
+        # Models send emoji in halves, one surrogate per chunk.
+        text = without_lone_surrogates(text)
         if self.is_bad or len(text) <= self._read:
             return self.is_bad
         kind = classify_reply(text)

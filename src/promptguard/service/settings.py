@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 
 from promptguard.config import ServiceConfig, Settings
@@ -11,6 +12,7 @@ from promptguard.controller import Controller
 from promptguard.errors import ConfigError, PromptGuardError
 from promptguard.service.auth import Authenticator, check_host
 from promptguard.service.telemetry import AuditLog, Telemetry, log
+from promptguard.service.upstream import without_credentials
 from promptguard.state import SessionState
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.verdict import TurnInput
@@ -72,13 +74,14 @@ class Reloader:
         """Reload; a configuration that is not valid is logged and changes nothing."""
         async with self._lock:
             try:
-                await asyncio.to_thread(self._apply)
+                with self._audit.action("operator", "reload", "settings"):
+                    await asyncio.to_thread(self._apply)
             except PromptGuardError as error:
-                log(logging.ERROR, "reload refused", reason=str(error))
-                self._record("refused")
+                log(logging.ERROR, "reload refused", reason=_public_reason(error))
+                self._telemetry.reloaded("refused")
                 return False
             log(logging.INFO, "reloaded")
-            self._record("done")
+            self._telemetry.reloaded("done")
             return True
 
     def _apply(self) -> None:
@@ -91,9 +94,13 @@ class Reloader:
         self._authenticator.replace_keys(new.service.keys)
         self._live.current = new
 
-    def _record(self, outcome: str) -> None:
-        self._telemetry.reloaded(outcome)
-        self._audit.record("operator", "reload", "settings", outcome)
+
+def _public_reason(error: PromptGuardError) -> str:
+    """Return why a reload failed, without the lines of the file that YAML errors quote."""
+    text = str(error)
+    place = re.findall(r"line \d+, column \d+", text)
+    reason = text.partition("\n")[0] + (f" ({place[-1]})" if place else "")
+    return without_credentials(reason)
 
 
 def _check_fixed(old: Settings, new: Settings) -> None:

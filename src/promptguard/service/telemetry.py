@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TextIO
 
 from opentelemetry import trace
@@ -169,10 +169,25 @@ class AuditLog:
     """Records administrative actions, also failed ones, in the log and in a file if named."""
 
     def __init__(self, path: str | None, *, clock: Callable[[], float]) -> None:
-        self._path = None if path is None else Path(path)
+        self._path = path
         self._clock = clock
-        if self._path is not None:
-            self._append("")
+        if path is not None:
+            self._append(path, "")
+
+    @contextmanager
+    def action(self, actor: str, action: str, target: str, *, done: str = "done") -> Iterator[None]:
+        """Record an action before the block does it, and its outcome after it.
+
+        Raises ConfigError where the first record cannot be written, so that nothing is done
+        without a trace. `done` is the outcome of a block that does not raise.
+        """
+        self.record(actor, action, target, "begun")
+        try:
+            yield
+        except Exception as error:
+            self._record_outcome(actor, action, target, type(error).__name__)
+            raise
+        self._record_outcome(actor, action, target, done)
 
     def record(self, actor: str, action: str, target: str, outcome: str) -> None:
         """Record that `actor` did `action` to `target`."""
@@ -180,16 +195,25 @@ class AuditLog:
         AUDIT.log(logging.INFO, "audit", extra={"fields": fields})
         if self._path is not None:
             at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
-            self._append(json.dumps({"time": at, **fields}) + "\n")
+            self._append(self._path, json.dumps({"time": at, **fields}) + "\n")
 
-    def _append(self, line: str) -> None:
-        assert self._path is not None
+    def _record_outcome(self, actor: str, action: str, target: str, outcome: str) -> None:
         try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(line)
+            self.record(actor, action, target, outcome)
+        except ConfigError as error:
+            # The action cannot be undone, and its beginning is on record.
+            log(logging.ERROR, "audit outcome not recorded", error=error)
+
+    def _append(self, path: str, line: str) -> None:
+        try:
+            file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+            try:
+                os.write(file, line.encode())
+            finally:
+                os.close(file)
         except OSError as error:
             raise ConfigError(
-                f"The audit file {self._path} cannot be written: {error.strerror}."
+                f"The audit file {path} cannot be written: {error.strerror}."
             ) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -19,6 +20,8 @@ from promptguard.service.telemetry import Telemetry
 
 _PASSED_ON = ("openai-", "x-title", "http-referer", "x-request-id", "traceparent", "tracestate")
 _PASSED_BACK = ("openai-", "x-request-id", "x-ratelimit-", "retry-after", "content-type")
+_USER_INFO = re.compile(r"//[^/?#\s]*@")
+_QUERY = re.compile(r"(\w+://[^\s?#]*)[?#]\S*")
 CHAT = "/chat/completions"
 T = TypeVar("T")
 
@@ -126,6 +129,11 @@ def headers_back(response: httpx.Response) -> dict[str, str]:
     return {
         name: value for name, value in response.headers.items() if name.startswith(_PASSED_BACK)
     }
+
+
+def without_credentials(text: str) -> str:
+    """Return `text` without the user names, passwords and queries of the URLs in it."""
+    return _QUERY.sub(r"\1", _USER_INFO.sub("//", text))
 
 
 async def while_connected(request: Request, work: Coroutine[object, object, T]) -> T:

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 from fastapi import FastAPI
@@ -34,12 +35,45 @@ class Site:
 
     controller: Controller
     client: httpx.AsyncClient
+    app: FastAPI
 
     async def page(self, path: str) -> str:
         """Return a page's text with the escapes of its data undone."""
         answer = await self.client.get(path)
         assert answer.status_code == 200, answer.status_code
         return html.unescape(answer.text)
+
+    async def websocket(self, cookie: str, origin: str) -> str:
+        """Open the pages' websocket; return the kind of the first message that comes back."""
+        headers = [
+            (b"host", b"127.0.0.1:8787"),
+            (b"origin", origin.encode()),
+            (b"connection", b"upgrade"),
+            (b"upgrade", b"websocket"),
+        ]
+        scope = {
+            "type": "websocket",
+            "path": "/dashboard/_nicegui_ws/socket.io/",
+            "raw_path": b"/dashboard/_nicegui_ws/socket.io/",
+            "query_string": b"EIO=4&transport=websocket",
+            "root_path": "",
+            "scheme": "ws",
+            "headers": [*headers, (b"cookie", cookie.encode())],
+            "client": ("127.0.0.1", 4711),
+            "server": ("127.0.0.1", 8787),
+            "subprotocols": [],
+        }
+        sent: list[str] = []
+        received = iter([{"type": "websocket.connect"}])
+
+        async def receive() -> dict[str, object]:
+            return next(received, {"type": "websocket.disconnect", "code": 1000})
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        await self.app(scope, receive, send)
+        return sent[0]
 
 
 @asynccontextmanager
@@ -61,4 +95,4 @@ async def open_site(
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8787") as client,
     ):
-        yield Site(controller=controller, client=client)
+        yield Site(controller=controller, client=client, app=app)

@@ -70,6 +70,20 @@ def test_a_visit_ends_after_half_a_day() -> None:
     assert access.visitor(cookie) is None
 
 
+def test_signing_out_ends_every_copy_of_the_cookie() -> None:
+    """A stolen copy is worth nothing then, nor is a page left open; other visits go on."""
+    visits = access()
+    cookie, other = visits.sign_in(READ_KEY), visits.sign_in(READ_KEY)
+    visitor = visits.visitor(cookie)
+    assert visitor is not None
+    visits.sign_out(cookie)
+    assert visits.visitor(cookie) is None
+    assert not visitor.may(Scope.READ)
+    assert visits.visitor(other) is not None
+    visits.sign_out("rubbish")
+    visits.sign_out(None)
+
+
 def test_keys_added_later_end_the_visits_of_the_local_user() -> None:
     """Who came without a key does not stay without one."""
     keys: tuple[KeyConfig, ...] = ()

@@ -66,6 +66,7 @@ class Access:
     ) -> None:
         self._keys = keys
         self._clock = clock
+        self._ended: dict[str, float] = {}
         # The base64 form of 48 bytes has no spare bits, so no other text has the same signature.
         self._serializer = URLSafeSerializer(
             secret or secrets.token_bytes(32),
@@ -84,25 +85,40 @@ class Access:
         if principal is None or KeyScope.READ not in principal.scopes:
             return None
         mark = next(_mark(known) for known in self._keys() if known.name == principal.name)
-        cookie = self._serializer.dumps([principal.name, mark, self._clock() + VISIT_S])
-        return str(cookie)
+        expires_s, visit = self._clock() + VISIT_S, secrets.token_hex(8)
+        return str(self._serializer.dumps([principal.name, mark, expires_s, visit]))
+
+    def sign_out(self, cookie: str | None) -> None:
+        """Refuse the cookie from now on, even if someone kept a copy of it."""
+        now = self._clock()
+        self._ended = {visit: end for visit, end in self._ended.items() if end > now}
+        if (content := self._content(cookie)) is not None:
+            _, _, expires_s, visit = content
+            self._ended[visit] = expires_s
 
     def visitor(self, cookie: str | None) -> Visitor | None:
         """Return the visitor with this cookie; the local user where there are no keys."""
         if not self.needs_key:
-            return Visitor(access=self, name="", mark="")
-        if cookie is None:
+            return Visitor(access=self)
+        if (content := self._content(cookie)) is None:
             return None
-        try:
-            name, mark, expires_s = self._serializer.loads(cookie)
-        except (BadData, UnicodeError):
-            return None
-        visitor = Visitor(access=self, name=name, mark=mark)
+        name, mark, expires_s, visit = content
+        visitor = Visitor(access=self, name=name, mark=mark, visit=visit)
         return visitor if self._clock() < expires_s and visitor.may(KeyScope.READ) else None
 
-    def principal(self, name: str, mark: str) -> Principal | None:
-        """Return the holder of a key that is still in force."""
+    def _content(self, cookie: str | None) -> tuple[str, str, float, str] | None:
+        """Return key name, mark, expiry and visit of a cookie that this process signed."""
+        try:
+            name, mark, expires_s, visit = self._serializer.loads(cookie or "")
+        except (BadData, UnicodeError):
+            return None
+        return name, mark, expires_s, visit
+
+    def principal(self, name: str, mark: str, visit: str) -> Principal | None:
+        """Return the holder of a key that is still in force, in a visit that is not ended."""
         keys = self._keys()
+        if visit in self._ended:
+            return None
         if not keys:
             return Principal() if not name else None
         for known in keys:
@@ -117,8 +133,9 @@ class Visitor:
     """Someone with an open page, perhaps for hours: rights are looked up at each action."""
 
     access: Access
-    name: str
-    mark: str
+    name: str = ""
+    mark: str = ""
+    visit: str = ""
 
     def may(self, *scopes: KeyScope) -> bool:
         """Say whether the visitor has one of the scopes now."""
@@ -126,8 +143,8 @@ class Visitor:
 
     @property
     def principal(self) -> Principal:
-        """The visitor as a caller; without any scope once the key is no longer in force."""
-        known = self.access.principal(self.name, self.mark)
+        """The visitor as a caller; without any scope once the visit is over."""
+        known = self.access.principal(self.name, self.mark, self.visit)
         return known or Principal(name=self.name, tenant="", scopes=frozenset())
 
     @property
@@ -191,6 +208,9 @@ class DashboardAuth:
         access = self._context.access
         if not access.needs_key and not _is_local(scope, headers):
             return None
+        # Browsers let pages of any origin open a websocket, with our cookie.
+        if scope["type"] == "websocket" and not _is_own_origin(headers):
+            return None
         return access.visitor(_cookie_in(headers))
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -219,8 +239,7 @@ async def show_login(request: Request) -> Response:
 
 async def sign_in(request: Request) -> Response:
     """Take a key from the form; set the cookie and go on, or show the form again."""
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if not _is_own_origin(request.headers):
         return PlainTextResponse("This form is not ours.", 403)
     body = await request.body()
     if len(body) > _MAX_FORM_BYTES:
@@ -244,7 +263,8 @@ async def sign_in(request: Request) -> Response:
 
 
 async def sign_out(request: Request) -> Response:
-    """Delete the cookie."""
+    """End the visit and delete its cookie."""
+    context_of(request).access.sign_out(_cookie_in(request.headers))
     response = RedirectResponse(f"{base_of(request)}/login", status_code=303)
     response.delete_cookie(COOKIE, path=base_of(request) or "/", httponly=True, samesite="lax")
     return response
@@ -266,6 +286,11 @@ def _cookie_in(headers: Mapping[str, str]) -> str | None:
     except CookieError:
         return None
     return None if morsel is None else morsel.value
+
+
+def _is_own_origin(headers: Mapping[str, str]) -> bool:
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == headers.get("host")
 
 
 def _is_local(scope: Scope, headers: Mapping[str, str]) -> bool:

@@ -12,7 +12,7 @@ from nicegui.events import GenericEventArguments
 from starlette.requests import Request
 
 from promptguard.config import ControllerConfig, config_hash
-from promptguard.errors import PromptGuardError
+from promptguard.errors import InputError, PromptGuardError
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.service.auth import Scope
 from promptguard.service.dashboard.access import (
@@ -72,7 +72,7 @@ async def show_session(request: Request, id: str = "") -> None:  # noqa: A002  i
     key = SessionKey(session_id=id, tenant=visitor.tenant)
     with page_frame(request, "/", "Session") as frame:
         page = SessionPage(context=context, visitor=visitor, frame=frame, key=key)
-        state = await context.controller.store.load(key) if id else None
+        state = await _loaded(context, key)
         if state is None:
             ui.context.client.status_code = 404
             Tag("h1", "Session not found")
@@ -80,6 +80,14 @@ async def show_session(request: Request, id: str = "") -> None:  # noqa: A002  i
             return
         raw(render("session", "crumb", base))
         await page.build(state)
+
+
+async def _loaded(context: DashboardContext, key: SessionKey) -> SessionState | None:
+    """Return the session, None where there is none; an id that no store takes has none."""
+    try:
+        return await context.controller.store.load(key)
+    except InputError:
+        return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -282,22 +290,24 @@ class LabelPanel:
     async def on_label(self, event: GenericEventArguments) -> None:
         """Record a label."""
         verdict, note = _submitted(event.args)
-        if verdict not in LABELS or not self.visitor.may(Scope.ADMIN):
+        if verdict not in LABELS:
+            return
+        author, target, audit = self.visitor.name, self.key.session_id, self.context.audit
+        if not self.visitor.may(Scope.ADMIN):
+            audit.record(author, "label", target, "insufficient_scope")
             return
         label = SessionLabel(
             verdict=verdict,
-            author=self.visitor.name or "local",
+            author=author or "local",
             timestamp=self.context.clock(),
             note=note[:_LONGEST_NOTE],
         )
         try:
-            await self.context.controller.store.put_label(self.key, label)
+            with audit.action(author, "label", target, done=verdict):
+                await self.context.controller.store.put_label(self.key, label)
         except PromptGuardError as error:
-            outcome = type(error).__name__
-            self.context.audit.record(self.visitor.name, "label", self.key.session_id, outcome)
             self.given.content = str(notice(str(error), "bad"))
             return
-        self.context.audit.record(self.visitor.name, "label", self.key.session_id, verdict)
         await self.show()
 
     async def show(self) -> None:

@@ -14,7 +14,7 @@ from promptguard.controller import Controller
 from promptguard.core.prompt import without_lone_surrogates
 from promptguard.errors import ConfigError, PromptGuardError, SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
-from promptguard.service.auth import Principal, Scope, permitted
+from promptguard.service.auth import Principal, Scope, permitted, principal_of
 from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.intake import Intake
 from promptguard.service.telemetry import AuditLog
@@ -197,34 +197,38 @@ class SessionsApi:
 
     async def delete(self, request: Request, session_id: SessionId) -> Deleted:
         """Delete a session: state, transcript and labels."""
-        caller = permitted(request, Scope.ADMIN)
-        try:
-            _, key = await self._found(caller, session_id)
+        caller, key = await self._administered(request, "delete", session_id)
+        with self.audit.action(caller.name, "delete", key.session_id):
             deleted = await self.controller.store.delete(key)
-        except PromptGuardError as error:
-            self.audit.record(caller.name, "delete", session_id, type(error).__name__)
-            raise
         self.intake.forget(key)
-        self.audit.record(caller.name, "delete", key.session_id, "done")
         return Deleted(session_id=key.session_id, deleted=deleted)
 
     async def label(self, request: Request, session_id: SessionId, body: LabelRequest) -> LabelView:
         """Record that a session was a true attack or a false alarm."""
-        caller = permitted(request, Scope.ADMIN)
+        caller, key = await self._administered(request, "label", session_id)
         label = SessionLabel(
             verdict=body.verdict,
             author=caller.name or "local",
             timestamp=self.clock(),
             note=body.note,
         )
-        try:
-            _, key = await self._found(caller, session_id)
+        with self.audit.action(caller.name, "label", key.session_id, done=body.verdict):
             await self.controller.store.put_label(key, label)
-        except PromptGuardError as error:
-            self.audit.record(caller.name, "label", session_id, type(error).__name__)
-            raise
-        self.audit.record(caller.name, "label", key.session_id, body.verdict)
         return _label_view(label)
+
+    async def _administered(
+        self, request: Request, action: str, session_id: str
+    ) -> tuple[Principal, SessionKey]:
+        """Return the caller and the session to act on; refusals are recorded too."""
+        caller = principal_of(request)
+        try:
+            caller.require(Scope.ADMIN)
+            _, key = await self._found(caller, session_id)
+        except (ApiError, PromptGuardError) as error:
+            outcome = error.code if isinstance(error, ApiError) else type(error).__name__
+            self.audit.record(caller.name, action, session_id, outcome)
+            raise
+        return caller, key
 
     async def _found(self, caller: Principal, session_id: str) -> tuple[SessionState, SessionKey]:
         """Return a session by its stored id, or by the id the caller's own key gave it."""
