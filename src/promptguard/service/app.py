@@ -15,16 +15,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from promptguard.config import ServiceConfig, Settings
+from promptguard.config import Settings
 from promptguard.controller import Controller
 from promptguard.errors import PromptGuardError
 from promptguard.guard import PromptGuard
 from promptguard.providers import Endpoint, open_endpoint
 from promptguard.service.auth import Authenticator, check_host
 from promptguard.service.errors import api_error_of, error_response, invalid_fields
-from promptguard.service.intake import Intake, IntakeLimits
+from promptguard.service.intake import Intake
 from promptguard.service.lifecycle import Background, Lifecycle, Retention, load_demo
-from promptguard.service.middleware import RequestLimits, RequestMiddleware
+from promptguard.service.middleware import RequestMiddleware
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.routes.chat import Gateway, chat_routes
 from promptguard.service.routes.guard import GuardApi, guard_routes
@@ -82,9 +82,7 @@ class Service:
         self.authenticator = Authenticator(service.keys, clock=parts.timer)
         self.audit = AuditLog(service.audit_file, clock=parts.clock)
         self.background = Background()
-        self.intake = Intake(
-            parts.controller, self.telemetry, self._intake_limits, clock=parts.clock
-        )
+        self.intake = Intake(parts.controller, self.telemetry, self.live.service, clock=parts.clock)
         self.recorder = ReplyRecorder(
             controller=parts.controller,
             intake=self.intake,
@@ -129,7 +127,7 @@ class Service:
             RequestMiddleware,
             authenticator=self.authenticator,
             telemetry=self.telemetry,
-            limits=self._request_limits,
+            config=self.live.service,
         )
         app.add_exception_handler(RequestValidationError, _on_invalid_fields)
         app.add_exception_handler(PromptGuardError, _on_promptguard_error)
@@ -139,16 +137,16 @@ class Service:
             # Imported on use: the dashboard brings NiceGUI, which is large.
             from promptguard.service.dashboard import mount_dashboard
 
-            mount_dashboard(app, parts.controller, self._service_config, self.audit)
+            mount_dashboard(app, parts.controller, self.live.service, self.audit)
         return app
 
     def _add_routes(self, app: FastAPI, parts: Parts) -> None:
-        controller, recorder, config = parts.controller, self.recorder, self._service_config
+        controller, recorder, config = parts.controller, self.recorder, self.live.service
         gateway = Gateway(
             recorder=recorder,
             upstream=self.upstream,
-            service=config,
-            has_keys=lambda: self.authenticator.has_keys,
+            config=config,
+            authenticator=self.authenticator,
         )
         sessions = SessionsApi(
             controller=controller, intake=self.intake, audit=self.audit, clock=parts.clock
@@ -158,9 +156,9 @@ class Service:
         )
         for routes in (
             chat_routes(gateway),
-            guard_routes(GuardApi(recorder=recorder, guard=parts.guard, service=config)),
+            guard_routes(GuardApi(recorder=recorder, guard=parts.guard, config=config)),
             moderation_routes(ModerationsApi(controller=controller, clock=parts.clock)),
-            litellm_routes(LitellmApi(recorder=recorder, service=config, calls=RecentCalls())),
+            litellm_routes(LitellmApi(recorder=recorder, config=config, calls=RecentCalls())),
             session_routes(sessions),
             health_routes(health),
         ):
@@ -170,21 +168,6 @@ class Service:
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         async with self.lifecycle.run():
             yield
-
-    def _service_config(self) -> ServiceConfig:
-        return self.live.service
-
-    def _intake_limits(self) -> IntakeLimits:
-        service = self.live.service
-        return IntakeLimits(
-            max_turns=service.max_turns, hides_refusals=service.block_style == "error"
-        )
-
-    def _request_limits(self) -> RequestLimits:
-        service = self.live.service
-        return RequestLimits(
-            max_body_bytes=service.max_body_bytes, client_timeout_s=service.client_timeout_s
-        )
 
 
 async def _on_invalid_fields(_: Request, error: Exception) -> JSONResponse:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from promptguard.config import ServiceConfig
 from promptguard.controller import MAX_CONFLICTS, Controller, TurnResult
 from promptguard.conversation import Role
 from promptguard.errors import StoreError, VersionConflict
@@ -90,18 +91,6 @@ class Admission:
         return self.result.is_enforced and self.result.action in (Action.STEER, Action.REVIEW)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntakeLimits:
-    """Limits in force, which a reload may change.
-
-    `hides_refusals`: blocked turns are answered with an error, so clients have no refusal to
-    resend.
-    """
-
-    max_turns: int
-    hides_refusals: bool
-
-
 class Intake:
     """Admits turns. One instance serves all routes, so that they share one session index."""
 
@@ -109,13 +98,13 @@ class Intake:
         self,
         controller: Controller,
         telemetry: Telemetry,
-        limits: Callable[[], IntakeLimits],
+        config: Callable[[], ServiceConfig],
         *,
         clock: Callable[[], float],
     ) -> None:
         self._controller = controller
         self._telemetry = telemetry
-        self._limits = limits
+        self._config = config
         self._clock = clock
         self._index = SessionIndex()
         self._finder = SessionFinder(controller.store, self._index)
@@ -178,7 +167,7 @@ class Intake:
         comparison = await self._compared(key, state, incoming)
         if comparison.kind is HistoryKind.RETRIED and state is not None:
             return _admission(incoming, key, self._result_of(state), comparison)
-        if state is not None and state.turn_count >= self._limits().max_turns:
+        if state is not None and state.turn_count >= self._config().max_turns:
             raise ApiError(
                 422, "This session has too many turns; begin a new one.", code="session_full"
             )
@@ -204,11 +193,13 @@ class Intake:
         if seen is not None and (added := _added(incoming, seen.view)):
             return Comparison(kind=HistoryKind.INTACT, new=added)
         stored = await self._controller.store.transcript(key)
+        # Where a block is an error, or the client refuses in its own words, it resends no refusal.
+        hides_refusals = self._config().block_style == "error" or incoming.learns_replies
         comparison = await asyncio.to_thread(
             compare,
             incoming.messages,
             stored,
-            hides_refusals=self._limits().hides_refusals or incoming.learns_replies,
+            hides_refusals=hides_refusals,
             learns_replies=incoming.learns_replies,
         )
         if incoming.learns_replies or seen is None:

@@ -11,20 +11,13 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from promptguard.config import ServiceConfig
 from promptguard.service.auth import PRINCIPAL, Authenticator, local_only_error
 from promptguard.service.errors import ApiError, error_response
 from promptguard.service.telemetry import Telemetry, log
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 _GUARDED = ("/v1/", "/beta/", "/metrics")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestLimits:
-    """Limits in force for one request."""
-
-    max_body_bytes: int
-    client_timeout_s: float
 
 
 class RequestMiddleware:
@@ -40,12 +33,12 @@ class RequestMiddleware:
         *,
         authenticator: Authenticator,
         telemetry: Telemetry,
-        limits: Callable[[], RequestLimits],
+        config: Callable[[], ServiceConfig],
     ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._telemetry = telemetry
-        self._limits = limits
+        self._config = config
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an admitted request on; answer any other with an error."""
@@ -61,11 +54,11 @@ class RequestMiddleware:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = _RecordedSend(send)
-        limits = self._limits()
-        body = _BoundedBody(receive=receive, limits=limits)
+        config = self._config()
+        body = _BoundedBody(receive=receive, config=config)
         with self._telemetry.request():
             try:
-                self._admit(scope, limits)
+                self._admit(scope, config)
                 await self._app(scope, body, answer)
             except HTTPException as error:
                 await self._refuse(error, answer, scope, receive)
@@ -74,7 +67,7 @@ class RequestMiddleware:
                 await self._refuse(_failed(), answer, scope, receive)
         self._telemetry.requested(_route(scope), answer.status)
 
-    def _admit(self, scope: Scope, limits: RequestLimits) -> None:
+    def _admit(self, scope: Scope, config: ServiceConfig) -> None:
         if scope["path"] in OPEN_PATHS:
             return
         if (error := self._local_only(scope)) is not None:
@@ -83,8 +76,8 @@ class RequestMiddleware:
         if scope["path"].startswith(_GUARDED):
             scope[PRINCIPAL] = self._authenticator.admit(headers)
         length = headers.get("content-length", "")
-        if length.isdigit() and int(length) > limits.max_body_bytes:
-            raise _too_large(limits)
+        if length.isdigit() and int(length) > config.max_body_bytes:
+            raise _too_large(config)
 
     def _local_only(self, scope: Scope) -> ApiError | None:
         """Return why this caller is not the local user, where nobody needs a key."""
@@ -122,7 +115,7 @@ class _BoundedBody:
     """A `receive` that raises for bodies that are too large or too slow."""
 
     receive: Receive
-    limits: RequestLimits
+    config: ServiceConfig
     _received: int = field(default=0, init=False)
     _is_whole: bool = field(default=False, init=False)
     _deadline_s: float = field(default=0.0, init=False)
@@ -131,23 +124,23 @@ class _BoundedBody:
         if self._is_whole:
             return await self.receive()
         loop = asyncio.get_running_loop()
-        self._deadline_s = self._deadline_s or loop.time() + self.limits.client_timeout_s
+        self._deadline_s = self._deadline_s or loop.time() + self.config.client_timeout_s
         try:
             async with asyncio.timeout_at(self._deadline_s):
                 message = await self.receive()
         except TimeoutError:
             raise ApiError(408, "The body did not arrive in time.", code="body_too_slow") from None
         self._received += len(message.get("body", b""))
-        if self._received > self.limits.max_body_bytes:
-            raise _too_large(self.limits)
+        if self._received > self.config.max_body_bytes:
+            raise _too_large(self.config)
         self._is_whole = not message.get("more_body", False)
         return message
 
 
-def _too_large(limits: RequestLimits) -> ApiError:
+def _too_large(config: ServiceConfig) -> ApiError:
     return ApiError(
         413,
-        f"The body is larger than the {limits.max_body_bytes} bytes accepted.",
+        f"The body is larger than the {config.max_body_bytes} bytes accepted.",
         code="body_too_large",
         param="body",
     )

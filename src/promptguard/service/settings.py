@@ -43,9 +43,8 @@ class LiveSettings:
     def __init__(self, settings: Settings) -> None:
         self.current = settings
 
-    @property
     def service(self) -> ServiceConfig:
-        """The service's settings in force."""
+        """Return the service's settings in force."""
         return self.current.service
 
 

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 
 from promptguard.config import ServiceConfig
 from promptguard.risk.policy import STEERING
-from promptguard.service.auth import Scope, permitted
+from promptguard.service.auth import Authenticator, Scope, permitted
 from promptguard.service.errors import ApiError, error_response, error_responses
 from promptguard.service.intake import Admission, Incoming
 from promptguard.service.openai_wire import (
@@ -86,26 +86,26 @@ _MODELS_OPENAPI: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """Admits, forwards and answers chat completions. `service` returns the settings in force."""
+    """Admits, forwards and answers chat completions. `config` returns the settings in force."""
 
     recorder: ReplyRecorder
     upstream: Upstream
-    service: Callable[[], ServiceConfig]
-    has_keys: Callable[[], bool]
+    config: Callable[[], ServiceConfig]
+    authenticator: Authenticator
 
     async def chat(self, request: Request) -> Response:
         """Answer one chat completion request."""
         principal = permitted(request, Scope.GUARD)
-        service = self.service()
+        config = self.config()
         chat = read_chat_request(
             await request.body(),
-            max_messages=service.max_messages,
+            max_messages=config.max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
         incoming = Incoming(
             owner=Owner(principal=principal, end_user=chat.end_user),
             messages=chat.messages,
-            session_id=given_session_id(service.session_fields, request.headers, chat.body),
+            session_id=given_session_id(config.session_fields, request.headers, chat.body),
             operation="chat",
             model=chat.model,
             provider=self.upstream.name,
@@ -128,7 +128,7 @@ class Gateway:
 
     async def _fetched(self, request: Request, path: str) -> Response:
         permitted(request, Scope.GUARD)
-        headers = self.upstream.headers(request.headers, lends_key=not self.has_keys())
+        headers = self.upstream.headers(request.headers, lends_key=not self.authenticator.has_keys)
         response = await self.upstream.send("GET", path, headers=headers)
         return Response(response.content, response.status_code, headers_back(response))
 
@@ -136,7 +136,7 @@ class Gateway:
         if admission.result.is_blocked:
             return self._blocked(chat, admission)
         body = chat.steered(STEERING) if admission.is_steered else chat.raw
-        headers = self.upstream.headers(request.headers, lends_key=not self.has_keys())
+        headers = self.upstream.headers(request.headers, lends_key=not self.authenticator.has_keys)
         try:
             if chat.is_stream:
                 return await self._stream(request, chat, admission, body, headers)
@@ -147,7 +147,7 @@ class Gateway:
 
     def _blocked(self, chat: ChatRequest, admission: Admission) -> Response:
         text = admission.result.reply or self.recorder.refusal
-        if self.service().block_style == "error":
+        if self.config().block_style == "error":
             self.recorder.intake.remember(admission, admission.state, "")
             raise _blocked_error(text)
         self.recorder.intake.remember(admission, admission.state, text)
@@ -197,7 +197,7 @@ class Gateway:
         text = self.recorder.refusal
         await self.recorder.record(admission, text)
         result = replace(admission.result, action=Action.BLOCK)
-        if self.service().block_style == "error":
+        if self.config().block_style == "error":
             raise _blocked_error(text).with_headers(verdict_headers(result))
         return self._refused(chat, replace(admission, result=result), text)
 
@@ -225,7 +225,7 @@ class Gateway:
         except BaseException:
             await opened.aclose()
             raise
-        service = self.service()
+        config = self.config()
         reply = StreamedReply(
             admission=admission,
             recorder=self.recorder,
@@ -233,12 +233,12 @@ class Gateway:
             response=response,
             opened=opened,
             chat=chat,
-            holdback_chars=service.holdback_chars,
+            holdback_chars=config.holdback_chars,
         )
         return EventStream(
             reply.events(),
             headers={**headers_back(response), **verdict, "content-type": "text/event-stream"},
-            client_timeout_s=service.client_timeout_s,
+            client_timeout_s=config.client_timeout_s,
         )
 
 

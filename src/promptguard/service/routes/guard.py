@@ -94,7 +94,7 @@ class GuardApi:
 
     recorder: ReplyRecorder
     guard: PromptGuard
-    service: Callable[[], ServiceConfig]
+    config: Callable[[], ServiceConfig]
 
     async def turn(self, request: Request, body: TurnRequest, response: Response) -> TurnView:
         """Judge one turn and record it; with `reply`, judge and record the answer as well."""
@@ -140,7 +140,7 @@ class GuardApi:
             return (ComparableMessage.of(Role.USER, body.user_input or ""), *tools), body.reply
         messages = read_messages(
             body.messages,
-            max_messages=self.service().max_messages,
+            max_messages=self.config().max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
         reply = body.reply

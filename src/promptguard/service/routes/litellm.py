@@ -75,7 +75,7 @@ class LitellmApi:
     """Handler of LiteLLM's route; `calls` finds the turn that a response answers."""
 
     recorder: ReplyRecorder
-    service: Callable[[], ServiceConfig]
+    config: Callable[[], ServiceConfig]
     calls: RecentCalls
 
     async def apply(self, request: Request, body: GuardrailRequest) -> GuardrailReply:
@@ -116,7 +116,7 @@ class LitellmApi:
         if is_bad:
             return GuardrailReply(action="BLOCKED", blocked_reason=self.recorder.refusal)
         # LiteLLM reads one number per choice and ignores a bare number.
-        holdback = [self.service().holdback_chars] * len(texts)
+        holdback = [self.config().holdback_chars] * len(texts)
         return GuardrailReply(action="NONE", stream_holdback_chars=holdback)
 
     def _is_bad_alone(self, texts: Texts) -> bool:
@@ -129,11 +129,11 @@ class LitellmApi:
         return self.recorder.controller.config.mode == "enforce"
 
     def _messages(self, body: GuardrailRequest) -> tuple[ComparableMessage, ...]:
-        service = self.service()
+        config = self.config()
         if body.structured_messages:
             return read_messages(
                 body.structured_messages,
-                max_messages=service.max_messages,
+                max_messages=config.max_messages,
                 max_chars=self.recorder.controller.config.max_chars,
             )
         messages = (ComparableMessage.of(Role.USER, text) for text in body.texts or ())
@@ -146,7 +146,7 @@ class LitellmApi:
             if isinstance(value, str) and value != _HIDDEN_HEADER
         }
         params = body.additional_provider_specific_params or {}
-        places = (*self.service().session_fields, "body:session_id")
+        places = (*self.config().session_fields, "body:session_id")
         session_id = given_session_id(places, headers, params)
         # A trace id names one request unless the client sets it, so it is the last resort for
         # bodies without a history from which the session could be told.
