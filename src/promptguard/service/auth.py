@@ -96,18 +96,18 @@ class Authenticator:
         self._keys = keys
 
     def admit(self, headers: Mapping[str, str]) -> Principal:
-        """Return the caller; raises a ApiError without a known key or above its rate."""
+        """Return the caller; raises an ApiError without a known key or above its rate."""
         if not self._keys:
             return Principal()
-        found = self.identify(key_in(headers))
-        if found is None:
+        principal = self.identify(key_in(headers))
+        if principal is None:
             raise ApiError(
                 401,
                 "This needs a valid API key: send it as `Authorization: Bearer KEY`.",
                 code="invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
-        wait_s = self._buckets[found.name].take(self._clock())
+        wait_s = self._buckets[principal.name].take(self._clock())
         if wait_s > 0:
             raise ApiError(
                 429,
@@ -115,19 +115,20 @@ class Authenticator:
                 code="rate_limit_exceeded",
                 headers={"retry-after": str(int(wait_s) + 1)},
             )
-        return found
+        return principal
 
     def identify(self, key: str) -> Principal | None:
         """Return whose key this is; every stored hash is compared, in constant time."""
         digest = key_hash(key)
-        found = None
+        owner = None
+        # No early exit: the time taken must not tell which key came close.
         for known in self._keys:
             if hmac.compare_digest(digest, known.sha256):
-                found = known
-        if found is None:
+                owner = known
+        if owner is None:
             return None
-        scopes = frozenset(Scope(scope) for scope in found.scopes)
-        return Principal(name=found.name, tenant=found.tenant, scopes=scopes)
+        scopes = frozenset(Scope(scope) for scope in owner.scopes)
+        return Principal(name=owner.name, tenant=owner.tenant, scopes=scopes)
 
 
 def principal_of(request: HTTPConnection) -> Principal:

@@ -106,6 +106,7 @@ def compare(
         return Comparison(kind=HistoryKind.FIRST, new=new, unseen=history)
     if not kept:
         return Comparison(kind=HistoryKind.NOT_RESENT, new=new)
+    # Empty answers (tool calls alone) are left out of `kept` but still answer their turn.
     is_answered = _is_answered(ordered)
     match = _Match(kept)
     unseen = match.walk(history)
@@ -219,6 +220,8 @@ class _Match:
 
     def _mark(self, is_user: bool, digest: str) -> bool:
         places = self._places.get((is_user, digest), ())
+        # Latest first, and never later than the turn matched last: the walk goes backwards, so a
+        # history in another order does not match.
         for place in reversed(places[: bisect_right(places, self._turn, key=self._turn_at)]):
             if place not in self._used:
                 return self._use(place)

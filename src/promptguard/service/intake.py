@@ -118,7 +118,7 @@ class Intake:
         with self._telemetry.turn_span(
             incoming.operation, model=incoming.model, provider=incoming.provider
         ) as span:
-            admission = await self._found(incoming)
+            admission = await self._in_session(incoming)
             span.set_attribute("gen_ai.conversation.id", admission.key.session_id)
         key = incoming.owner.principal.name
         self._telemetry.admitted(admission.result, history=admission.history.value, key=key)
@@ -151,7 +151,7 @@ class Intake:
         """Drop what is known of a deleted session."""
         self._index.forget(key)
 
-    async def _found(self, incoming: Incoming) -> Admission:
+    async def _in_session(self, incoming: Incoming) -> Admission:
         """Find the session and judge the turn in it."""
         owner, session_id = incoming.owner, incoming.session_id
         async with self._finder.find(owner, incoming.messages, incoming.view, session_id) as key:
@@ -188,8 +188,10 @@ class Intake:
             history, new = split_new(incoming.messages)
             return Comparison(kind=HistoryKind.FIRST, new=new, unseen=history)
         seen = self._index.view(key)
+        # Another guard may have written since; then this view is no proof any more.
         if seen is not None and seen.message_count != state.message_count:
             seen = None
+        # The usual case, decided without reading the transcript.
         if seen is not None and (added := _added(incoming, seen.view)):
             return Comparison(kind=HistoryKind.INTACT, new=added)
         stored = await self._controller.store.transcript(key)
@@ -202,7 +204,11 @@ class Intake:
             hides_refusals=hides_refusals,
             learns_replies=incoming.learns_replies,
         )
-        if incoming.learns_replies or seen is None:
+        if seen is None:
+            return comparison
+        if not any(entry.content_hash for entry in stored):
+            return _by_view(incoming, comparison, seen.view)
+        if incoming.learns_replies:
             return comparison
         if _is_thinned(incoming, comparison, seen.view):
             return replace(comparison, kind=HistoryKind.DROPPED)
@@ -215,6 +221,7 @@ class Intake:
         now = self._clock()
         is_first = comparison.kind is HistoryKind.FIRST
         for at, step in enumerate(earlier):
+            # An imported past gets times before now: as one burst it would look like an attack.
             back_s = SECONDS_BETWEEN_TURNS * (len(earlier) - at) if is_first else 0.0
             result = await self._judge(key, step.turn, now - back_s)
             if step.reply is not None and not result.is_blocked:
@@ -225,6 +232,8 @@ class Intake:
             history_rewritten=comparison.kind.is_rewriting,
         )
         with self._telemetry.judging():
+            # With `state` a concurrent write raises VersionConflict and is compared anew; after
+            # imported turns the state has moved on by our own writes.
             result = await self._judge(key, turn, now, None if earlier else state)
         self._telemetry.turn(result)
         return result
@@ -278,6 +287,24 @@ def _added(incoming: Incoming, known: bytes) -> tuple[ComparableMessage, ...]:
     return added
 
 
+def _by_view(incoming: Incoming, comparison: Comparison, known: bytes) -> Comparison:
+    """Compare with the known view where the store keeps no hashes (`store_text: off`)."""
+    starts = range(0, len(known), DIGEST_BYTES)
+    digests = {known[at : at + DIGEST_BYTES] for at in starts}
+    history, _ = split_new(incoming.messages)
+    unseen = tuple(
+        item
+        for item in history
+        if view_of((item,)) not in digests
+        and not (incoming.learns_replies and item.role is Role.ASSISTANT)
+    )
+    if unseen:
+        return replace(comparison, kind=HistoryKind.REWRITTEN, unseen=unseen)
+    if not incoming.learns_replies and _is_thinned(incoming, comparison, known):
+        return replace(comparison, kind=HistoryKind.DROPPED)
+    return comparison
+
+
 def _is_thinned(incoming: Incoming, comparison: Comparison, known: bytes) -> bool:
     """Say whether messages were left out in the middle of an otherwise known history."""
     if comparison.kind not in (HistoryKind.INTACT, HistoryKind.NOT_RESENT):
@@ -296,6 +323,7 @@ def _steps(comparison: Comparison) -> list[Step]:
         earlier = [_step_of(item) for item in comparison.unseen if item.role is not Role.ASSISTANT]
         others += [item.content for item in comparison.unseen if item.role is Role.ASSISTANT]
     earlier = [*_merged(earlier[:-MAX_IMPORTED]), *earlier[-MAX_IMPORTED:]]
+    # The judge reads a bounded number of tool contents per turn, so more of them take more turns.
     *first, rest = _batches(others)
     earlier += [Step(turn=TurnInput(text="", tool_contents=batch)) for batch in first]
     return [*earlier, Step(turn=TurnInput(text="\n".join(users), tool_contents=rest))]

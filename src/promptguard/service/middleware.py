@@ -16,6 +16,7 @@ from promptguard.service.auth import PRINCIPAL, Authenticator, local_only_error
 from promptguard.service.errors import ApiError, error_response
 from promptguard.service.telemetry import Telemetry, log
 
+# Probes come without a key and from other machines.
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 _GUARDED = ("/v1/", "/beta/", "/metrics")
 
@@ -75,12 +76,13 @@ class RequestMiddleware:
         headers = Headers(scope=scope)
         if scope["path"].startswith(_GUARDED):
             scope[PRINCIPAL] = self._authenticator.admit(headers)
+        # A declared size is refused before the body is read; `_BoundedBody` counts the rest.
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > config.max_body_bytes:
             raise _too_large(config)
 
     def _local_only(self, scope: Scope) -> ApiError | None:
-        """Return why this caller is not the local user, where nobody needs a key."""
+        """Return why a caller without a key is refused; None where it may be the local user."""
         if self._authenticator.has_keys:
             return None
         client = scope.get("client")
@@ -123,6 +125,7 @@ class _BoundedBody:
     async def __call__(self) -> Message:
         if self._is_whole:
             return await self.receive()
+        # One deadline for the whole body, so that a client cannot keep it open byte by byte.
         loop = asyncio.get_running_loop()
         self._deadline_s = self._deadline_s or loop.time() + self.config.client_timeout_s
         try:

@@ -21,7 +21,9 @@ from promptguard.service.history import ComparableMessage
 _KNOWN = frozenset(
     {"messages", "model", "stream", "role", "content", "tool_calls", "text", "type", "refusal"}
 )
+# Where content parts of known and unknown kinds keep their text.
 _TEXT_KEYS = ("text", "content", "value", "refusal", "input_text", "output_text")
+# What clients show of an answer, in the order in which models produce it.
 _SHOWN_FIELDS = ("reasoning_content", "reasoning", "content", "refusal")
 _MAX_DEPTH = 6
 _MAX_CHOICES = 128
@@ -62,6 +64,8 @@ class ChatRequest:
         """Return the body with one more system message, after those that are there."""
         messages = self.body["messages"]
         assert isinstance(messages, list)
+        # After the developer's own messages, in the role that the client uses for them: some
+        # models accept only `developer`, others only `system`.
         leading = 0
         while leading < len(messages) and _role_in(messages[leading]) is Role.SYSTEM:
             leading += 1

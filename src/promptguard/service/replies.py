@@ -26,7 +26,7 @@ from promptguard.state import Mode, ReplyKind
 from promptguard.text.read import read_text
 
 WATCH_FROM = Mode.SUSPECT
-# Instructions are told in a few sentences; a window of this size, moved by less than half of
+# Instructions fit in a few sentences; a window of this size, moved by less than half of
 # itself, sees every one of them whole and keeps long answers cheap.
 WINDOW_CHARS = 2000
 _STEP_CHARS = 800
@@ -141,6 +141,7 @@ class ReplyWatch:
         return self.is_bad
 
     def _violation(self, text: str) -> str:
+        # Windows that end in text not read before; earlier ones were judged already.
         start = max(0, self._read - WINDOW_CHARS + _STEP_CHARS)
         for at in range(start, len(text), _STEP_CHARS):
             reading = self._instinct.assess(read_text(text[at : at + WINDOW_CHARS]), now=0.0)
@@ -163,7 +164,7 @@ class _Held:
 class HoldBack:
     """Keeps the last `chars` characters of an answer back until it ends.
 
-    Feed chunks with `take`; when `is_due`, judge `shown`; then `release` what may go. With
+    Feed chunks with `take`; when `is_due`, judge `answers`; then `release` what may go. With
     `chars` 0 everything may go at once and is judged as it passes.
     """
 
@@ -204,6 +205,7 @@ class HoldBack:
             self._length += len(choice.shown)
             if choice.index == 0:
                 text += choice.text
+        # Lengths count all choices together: holding back too much is safe, too little is not.
         self._text.append(text)
         self._held.append(_Held(data=data, text=text, end=self._length))
 

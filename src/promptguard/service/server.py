@@ -83,6 +83,7 @@ class GuardServer(uvicorn.Server):
 def open_server(service: Service, on_ready: Callable[[int], None]) -> GuardServer:
     """Return the server for a service, with the limits of its settings."""
     settings = service.live.service()
+    # uvicorn takes a protocol class and no arguments for it.
     protocol = type(
         "Protocol", (IdleTimeoutProtocol,), {"idle_timeout_s": max(0.1, settings.client_timeout_s)}
     )

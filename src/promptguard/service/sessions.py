@@ -28,6 +28,8 @@ from promptguard.service.history import (
 )
 
 DIGEST_BYTES = 8
+# Memory of the index: about a megabyte per thousand chains. Longer views and further alike
+# conversations are looked up in the store instead.
 MAX_CHAINS = 20_000
 MAX_VIEW_BYTES = 4096
 MAX_ALIKE = 64
@@ -208,6 +210,7 @@ class SessionFinder:
         try:
             yield SessionKey(session_id=match.session_id, tenant=owner.tenant)
         except BaseException:
+            # The claim is given back, since the turn was not recorded.
             if match.chain is not None:
                 self._index.remember(match.chain, match.session_id)
             raise
@@ -221,6 +224,7 @@ class SessionFinder:
         unanswered = self._index.claim_unanswered(chain_of(owner, view))
         if unanswered is not None:
             return _Match(session_id=unanswered)
+        # The longest known beginning wins; what follows it is new.
         for chain in _prefixes(owner, view, len(messages) - 1):
             current = self._index.claim(chain) or self._index.claim_unanswered(chain)
             if current is not None:
@@ -271,7 +275,7 @@ def _prefixes(owner: Owner, view: bytes, longest: int, shortest: int = 1) -> Ite
 
 
 def _distinctive(history: Sequence[ComparableMessage]) -> int:
-    """Return how many messages it takes until the past is nobody else's."""
+    """Return how many messages it takes until the past is distinctive (DISTINCTIVE_CHARS)."""
     written = 0
     for count, item in enumerate(history, start=1):
         written += len(item.content) if item.role is Role.USER else 0

@@ -87,8 +87,10 @@ class Reloader:
         new = self._read()
         _check_fixed(self._live.current, new)
         check_host(new.service.host, new.service.keys)
+        # The encoder is kept: it takes seconds to load and cannot change by a reload.
         judge = TurnJudge.open(new.conversation, encoder=self._controller.judge.encoder)
         try_out(judge)
+        # Nothing below can fail, so the new settings hold wholly or not at all.
         self._controller.reconfigure(judge)
         self._authenticator.replace_keys(new.service.keys)
         self._live.current = new

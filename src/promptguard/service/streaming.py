@@ -66,6 +66,7 @@ class StreamedReply:
                 error = None if self._is_finished else self.upstream.cut_off()
             except (ApiError, ProviderError, httpx.HTTPError) as failure:
                 error = failure if isinstance(failure, ApiError) else self.upstream.cut_off()
+            # The end has not been judged yet, whether the stream is whole or broke off.
             if await judge.is_bad(hold.answers):
                 async for piece in self._cut(hold):
                     yield piece
@@ -121,6 +122,7 @@ class StreamedReply:
             yield piece
 
     async def _cut(self, hold: HoldBack) -> AsyncIterator[bytes]:
+        # The rest would be generated and paid for, and thrown away.
         await self.opened.aclose()
         refusal = self.recorder.refusal
         shown = f"{hold.sent}\n\n" if hold.sent else ""
@@ -143,6 +145,7 @@ class StreamedReply:
     async def _leave(self, hold: HoldBack) -> None:
         if not self._is_settled:
             self._is_settled = True
+            # The client has left, and with it this task: what it has read is recorded beside it.
             if hold.sent:
                 self.recorder.background.spawn(self.recorder.record(self.admission, hold.sent))
             else:

@@ -48,6 +48,7 @@ class Telemetry:
     ) -> None:
         self._tracer = tracer or trace.get_tracer("promptguard")
         self._timer = timer
+        # Not the process-wide registry: tests and embedders run several services in one process.
         self._registry = registry = CollectorRegistry()
         self._turns = Counter(
             "promptguard_turns", "Turns judged, by action", ["action"], registry=registry

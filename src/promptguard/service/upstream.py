@@ -18,6 +18,7 @@ from promptguard.providers import Endpoint
 from promptguard.service.errors import ApiError
 from promptguard.service.telemetry import Telemetry
 
+# Allow-lists in both directions: our own keys, cookies and routing headers stay here.
 _PASSED_ON = ("openai-", "x-title", "http-referer", "x-request-id", "traceparent", "tracestate")
 _PASSED_BACK = ("openai-", "x-request-id", "x-ratelimit-", "retry-after", "content-type")
 _USER_INFO = re.compile(r"//[^/?#\s]*@")
@@ -106,6 +107,7 @@ class Upstream:
         """Raise for what the client cannot mend; a wrong key of its own it can."""
         status = response.status_code
         is_our_key = status in (401, 403) and "authorization" not in headers
+        # Redirects are failures: following one could send the conversation elsewhere.
         if status >= 500 or is_our_key or 300 <= status < 400:
             self._telemetry.upstream_error("status")
             retry = response.headers.get("retry-after")
@@ -139,7 +141,7 @@ def without_credentials(text: str) -> str:
 async def while_connected(request: Request, work: Coroutine[object, object, T]) -> T:
     """Return the result of `work`; cancel it when the client disconnects meanwhile.
 
-    A model's answer may take minutes and cost money, so it must not go on for nobody.
+    A model's answer may take minutes and cost money, so it must not go on unread.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(disconnected(request.receive))

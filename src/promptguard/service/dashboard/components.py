@@ -120,7 +120,7 @@ def checkbox(name: str, label: str, on_value: Callable[[bool], Awaitable[None] |
 
 
 def panel(title: str, *, classes: str = "", level: int = 2) -> Element:
-    """Open a titled section; what is placed within `with` stands in it."""
+    """Open a titled section; what is placed within `with` is inside it."""
     section = Tag("section", classes=f"panel {classes}")
     with section:
         Tag(f"h{level}", title)

@@ -112,8 +112,8 @@ class Playground:
 
     async def on_scenario(self, scenario_id: str) -> None:
         """Begin a bundled conversation."""
-        found = {scenario.id: scenario for scenario in shipped_scenarios()}
-        self._begin(found.get(scenario_id))
+        scenarios = {scenario.id: scenario for scenario in shipped_scenarios()}
+        self._begin(scenarios.get(scenario_id))
 
     async def on_new(self) -> None:
         """Begin an empty conversation, or the chosen one from its start."""
@@ -140,7 +140,7 @@ class Playground:
             await self._send(event.args, (), None)
 
     async def on_model(self, name: str) -> None:
-        """Let the configured model answer, or nobody."""
+        """Choose whether the configured model answers."""
         self.answers = name == "model"
 
     def _place_scenarios(self) -> None:
@@ -261,8 +261,8 @@ class Playground:
 
     async def _explain(self) -> None:
         key = self.key
-        found = await self.context.controller.explain(key.session_id, tenant=key.tenant)
-        explanation = explanation_view(key.session_id, found)
+        explained = await self.context.controller.explain(key.session_id, tenant=key.tenant)
+        explanation = explanation_view(key.session_id, explained)
         self.frame.say(f"Turn {explanation.verdict.turn} was blocked.")
         why, alone = counterfactual(explanation), alone_html(explanation)
         with self.log:

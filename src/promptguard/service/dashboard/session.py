@@ -149,7 +149,7 @@ class SessionPage:
                 self.explain_soon()
 
     async def show(self, state: SessionState) -> None:
-        """Show the session as it stands."""
+        """Show the session as it is now."""
         self.state = state
         entries = await self.context.controller.store.transcript(self.key)
         self.cards = await asyncio.to_thread(cards_of, entries)

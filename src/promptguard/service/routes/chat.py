@@ -142,12 +142,14 @@ class Gateway:
                 return await self._stream(request, chat, admission, body, headers)
             return await self._whole(request, chat, admission, body, headers)
         except BaseException:
+            # Also when the client has left: it may send the turn again.
             self.recorder.intake.mark_unanswered(admission)
             raise
 
     def _blocked(self, chat: ChatRequest, admission: Admission) -> Response:
         text = admission.result.reply or self.recorder.refusal
         if self.config().block_style == "error":
+            # The client gets no assistant message, so its history goes on without one.
             self.recorder.intake.remember(admission, admission.state, "")
             raise _blocked_error(text)
         self.recorder.intake.remember(admission, admission.state, text)
@@ -196,6 +198,7 @@ class Gateway:
     async def _cut(self, chat: ChatRequest, admission: Admission) -> Response:
         text = self.recorder.refusal
         await self.recorder.record(admission, text)
+        # The headers tell what was done to this answer; the stored verdict is on the question.
         result = replace(admission.result, action=Action.BLOCK)
         if self.config().block_style == "error":
             raise _blocked_error(text).with_headers(verdict_headers(result))

@@ -149,7 +149,7 @@ class LitellmApi:
         places = (*self.config().session_fields, "body:session_id")
         session_id = given_session_id(places, headers, params)
         # A trace id names one request unless the client sets it, so it is the last resort for
-        # bodies without a history from which the session could be told.
+        # bodies without a history by which the session could be found.
         if session_id is None and not body.structured_messages and body.litellm_trace_id:
             return given_session_id(("body:id",), {}, {"id": body.litellm_trace_id})
         return session_id
