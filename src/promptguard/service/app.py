@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,7 +18,7 @@ from starlette.exceptions import HTTPException
 
 from promptguard.config import Settings
 from promptguard.controller import Controller
-from promptguard.errors import PromptGuardError
+from promptguard.errors import PromptGuardError, StoreError
 from promptguard.guard import PromptGuard
 from promptguard.providers import Endpoint, open_endpoint
 from promptguard.service.auth import Authenticator, check_host
@@ -33,7 +34,7 @@ from promptguard.service.routes.litellm import LitellmApi, RecentCalls, litellm_
 from promptguard.service.routes.moderations import ModerationsApi, moderation_routes
 from promptguard.service.routes.sessions import SessionsApi, session_routes
 from promptguard.service.settings import LiveSettings, Reloader, try_out
-from promptguard.service.telemetry import AuditLog, Telemetry
+from promptguard.service.telemetry import AuditLog, Telemetry, log
 from promptguard.service.upstream import Upstream
 
 
@@ -177,6 +178,8 @@ async def _on_invalid_fields(_: Request, error: Exception) -> JSONResponse:
 
 async def _on_promptguard_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, PromptGuardError)
+    if type(error) is StoreError:  # its subclasses are outcomes, such as an unknown session
+        log(logging.ERROR, "store failed", error=error, reason=str(error))
     return error_response(api_error_of(error))
 
 

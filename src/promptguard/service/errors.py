@@ -113,7 +113,12 @@ def error_body(
 
 
 def api_error_of(error: PromptGuardError) -> ApiError:
-    """Return the response for one of our own errors; their messages never hold user text."""
+    """Return the response for one of our own errors; their messages never hold user text.
+
+    What a store says names its file or host, which is for the log and not for callers.
+    """
+    if type(error) is StoreError:
+        return ApiError(503, "The session store failed; try again.", code="store_unavailable")
     for kind, status, code in _STATUS_BY_ERROR:
         if isinstance(error, kind):
             return ApiError(status, str(error), code=code)

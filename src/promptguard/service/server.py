@@ -31,6 +31,7 @@ class IdleTimeoutProtocol(H11Protocol):
         """Start the idle timer."""
         super().connection_made(transport)
         self._was_idle = False
+        self._last_cycle: object = None
         self._schedule_check()
 
     def _schedule_check(self) -> None:
@@ -40,7 +41,10 @@ class IdleTimeoutProtocol(H11Protocol):
         """Close the connection where two checks in a row found no request under way."""
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             return
-        is_idle = self.cycle is None or self.cycle.response_complete
+        # Another cycle than at the last check means that a request came in between.
+        is_same = self.cycle is self._last_cycle
+        is_idle = is_same and (self.cycle is None or self.cycle.response_complete)
+        self._last_cycle = self.cycle
         if is_idle and self._was_idle:
             self.transport.close()
             return
