@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from promptguard.cli import cli
 from promptguard.cli.extras import service_extra
-from promptguard.config import KeyConfig
+from promptguard.cli.serve import _announce
+from promptguard.config import KeyConfig, ServiceConfig
 from promptguard.errors import ConfigError
 
 
@@ -49,6 +50,23 @@ def test_configured_keys_are_listed_without_their_hashes(tmp_path) -> None:
     done = CliRunner().invoke(cli, ["keys", "list", "--config", str(path)])
     assert done.output == "app\tdefault\tguard\t600/min\n"
     assert "No keys" in CliRunner().invoke(cli, ["keys", "list"]).output
+
+
+@pytest.mark.parametrize(
+    ("upstream", "shown"),
+    [
+        ("http://user:hunter2@model:8080/v1", "http://model:8080/v1"),
+        ("https://model/v1?key=hunter2", "https://model/v1"),
+        ("http://a@b:hunter2@model/v1", "http://model/v1"),
+        ("ollama", "ollama"),
+    ],
+)
+def test_the_banner_shows_no_password_of_the_upstream(upstream, shown, capsys) -> None:
+    """It is copied into logs and chats."""
+    _announce(ServiceConfig(upstream=upstream), 8787)
+    printed = capsys.readouterr().out
+    assert f"(forwards to {shown})" in printed
+    assert "hunter2" not in printed
 
 
 def test_a_missing_package_names_the_extra() -> None:

@@ -19,8 +19,7 @@ from promptguard.guard import PromptGuard
 from promptguard.protocols import SessionKey, SessionQuery
 from promptguard.providers import EndpointSeams, open_endpoint
 from promptguard.risk.weights import PRESETS, load_weights
-from promptguard.service.app import Service
-from promptguard.service.opening import Parts
+from promptguard.service.app import Parts, Service
 from promptguard.signals import load_signals
 from promptguard.stores import open_store
 from promptguard.testing import FakeEncoder, ManualClock

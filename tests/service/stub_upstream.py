@@ -67,17 +67,19 @@ class StubUpstream:
         if body.get("stream"):
             return StreamingResponse(self._stream(message, script), media_type=script.content_type)
         reason = "tool_calls" if message.get("tool_calls") else "stop"
-        return JSONResponse(
-            {
-                "id": "chatcmpl-stub",
-                "object": "chat.completion",
-                "created": 1,
-                "model": body["model"],
-                "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-                "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8},
-                "system_fingerprint": "fp_stub",
-                "x_unknown": {"kept": True},
-            },
+        completion = {
+            "id": "chatcmpl-stub",
+            "object": "chat.completion",
+            "created": 1,
+            "model": body["model"],
+            "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8},
+            "system_fingerprint": "fp_stub",
+            "x_unknown": {"kept": True},
+        }
+        return Response(
+            json.dumps(completion),
+            media_type="application/json",
             headers={"x-request-id": "stub-1", "set-cookie": "secret=1"},
         )
 

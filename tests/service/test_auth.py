@@ -6,8 +6,15 @@ import pytest
 
 from promptguard.config import KeyConfig, ServiceConfig
 from promptguard.errors import ConfigError
-from promptguard.service import auth
-from promptguard.service.auth import Authenticator, TokenBucket, check_host, key_hash, new_key
+from promptguard.service.auth import (
+    Authenticator,
+    TokenBucket,
+    check_host,
+    key_hash,
+    local_only_error,
+    new_key,
+)
+from promptguard.service.errors import ApiError
 from promptguard.testing import ManualClock
 
 
@@ -106,7 +113,7 @@ def test_every_hash_is_compared_in_constant_time(monkeypatch) -> None:
     """Also when an earlier one matched."""
     compared = []
     monkeypatch.setattr(
-        auth.hmac,
+        hmac,
         "compare_digest",
         lambda a, b, real=hmac.compare_digest: compared.append(b) or real(a, b),
     )
@@ -125,11 +132,11 @@ def test_replaced_keys_hold_at_once_and_keep_their_buckets() -> None:
     known.admit({"authorization": "Bearer pg_a"})
     other = KeyConfig(name="b", sha256=key_hash("pg_b"))
     known.replace_keys((key, other))
-    with pytest.raises(auth.Fault) as limited:
+    with pytest.raises(ApiError) as limited:
         known.admit({"authorization": "Bearer pg_a"})
     assert limited.value.status_code == 429
     known.replace_keys((other,))
-    with pytest.raises(auth.Fault) as unknown:
+    with pytest.raises(ApiError) as unknown:
         known.admit({"authorization": "Bearer pg_a"})
     assert unknown.value.status_code == 401
 
@@ -186,3 +193,26 @@ def test_key_names_are_unique_and_cannot_forge_a_session_of_another() -> None:
     twice = (KeyConfig(name="a", sha256="0" * 64), KeyConfig(name="a", sha256="1" * 64))
     with pytest.raises(ConfigError, match="same name"):
         ServiceConfig(keys=twice)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_local"),
+    [
+        ("host", "localhost", True),
+        ("host", "127.0.0.1:8787", True),
+        ("host", "[::1]:8787", True),
+        ("host", "[::1]evil", False),
+        ("host", "localhost:80@evil.com", False),
+        ("host", "localhost:80:evil", False),
+        ("host", "", False),
+        ("origin", "http://localhost:3000", True),
+        ("origin", "https://[::1]", True),
+        ("origin", "http://localhost:80@evil.com", False),
+        ("origin", "http://localhost/evil", False),
+        ("origin", "evil://localhost", False),
+        ("origin", "null", False),
+    ],
+)
+def test_only_exact_local_addresses_are_local(name, value, is_local) -> None:
+    """What only begins like an address of this machine is somebody else's."""
+    assert (local_only_error({name: value}, "127.0.0.1") is None) is is_local

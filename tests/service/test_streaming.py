@@ -11,9 +11,8 @@ from live_server import live_guard
 from stub_upstream import StubUpstream
 
 from promptguard.protocols import SessionKey
-from promptguard.service.completion import read_answer
-from promptguard.service.holdback import HoldBack
-from promptguard.service.reply_watch import ReplyWatch
+from promptguard.service.openai_wire import read_completion
+from promptguard.service.replies import HoldBack, ReplyWatch
 from promptguard.state import Mode
 from promptguard.stores import open_store
 
@@ -41,7 +40,7 @@ def text_of(events: list) -> str:
 
 def chunk(text: str) -> tuple[str, object]:
     data = json.dumps({"id": "x", "choices": [{"index": 0, "delta": {"content": text}}]})
-    return data, read_answer(data)
+    return data, read_completion(data)
 
 
 def test_nothing_leaves_before_what_follows_it_was_read() -> None:
@@ -105,6 +104,30 @@ async def test_a_bad_answer_is_cut_before_it_is_shown(guarded) -> None:
     assert "Step 4" not in shown
     entries = await guard.controller.store.transcript(SessionKey(session_id="s"))
     assert entries[-1].content == shown.strip()
+
+
+async def test_an_emoji_in_two_halves_is_passed_on_and_stored_whole(guarded) -> None:
+    """Models send the surrogates of one character in two chunks."""
+    guard = await guarded()
+    deltas = [{"content": "Soup \ud83d"}, {"content": "\ude00 is warm."}]
+    chunks = [{"id": "x", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    chunks.append({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    raw = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    guard.upstream.answers(raw_stream=raw.encode())
+    reply = await guard.chat("hello", stream=True, headers={"x-session-id": "s"})
+    assert events_of(reply)[-1] == "[DONE]"
+    assert "\\ud83d" in reply.text
+    entries = await guard.controller.store.transcript(SessionKey(session_id="s"))
+    assert entries[-1].content == "Soup \U0001f600 is warm."
+
+
+async def test_half_an_emoji_in_a_whole_answer_is_passed_on(guarded) -> None:
+    """What the model sends reaches the client as it is."""
+    guard = await guarded()
+    guard.upstream.answers("Soup \ud83d is warm.")
+    reply = await guard.chat("hello")
+    assert reply.status_code == 200
+    assert "\\ud83d" in reply.text
 
 
 async def test_a_bad_answer_is_cut_when_it_comes_whole(guarded) -> None:

@@ -49,6 +49,16 @@ async def test_failures_are_told_in_openais_shape(guarded, faults, status, code,
     assert "promptguard_upstream_errors_total{" in (await guard.client.get("/metrics")).text
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_learns_that_its_own_key_is_wrong(guarded, stream) -> None:
+    """It brought the key for the upstream, so the upstream's 401 is its to mend."""
+    guard = await guarded(transport=Broken(401))
+    own = {"authorization": "Bearer sk-mine"}
+    reply = await guard.chat("hello", stream=stream, headers=own)
+    assert reply.status_code == 401
+    assert reply.headers["x-promptguard-action"] == "allow"
+
+
 async def test_a_passing_failure_is_tried_again(guarded) -> None:
     """Before the first byte only, and after a pause."""
     clock = ManualClock()

@@ -46,10 +46,9 @@ def open_guard(read: Callable[[], Settings]) -> GuardServer:
     """Return a server for the settings that `read` brings, now and at every reload."""
     settings = read()
     with service_extra():
-        from promptguard.service.app import Service
-        from promptguard.service.logs import set_up_logs
-        from promptguard.service.opening import open_parts
+        from promptguard.service.app import Service, open_parts
         from promptguard.service.server import open_server
+        from promptguard.service.telemetry import set_up_logs
 
         set_up_logs(settings.service.log_level)
         service = Service(open_parts(settings, read))
@@ -75,14 +74,17 @@ def _over(settings: _Section, given: Mapping[str, object]) -> _Section:
 
 
 def _announce(service: ServiceConfig, port: int) -> None:
-    """Say where to look, with a line that can be copied."""
+    """Print where the service listens, with a command to try it."""
+    from promptguard.service.upstream import without_credentials
+
     host = f"[{service.host}]" if ":" in service.host else service.host
     base = f"http://{host}:{port}"
     key = " -H 'authorization: Bearer YOUR_KEY'" if service.keys else ""
     click.echo(f"promptguard listens on {base}")
     if service.dashboard:
         click.echo(f"  dashboard        {base}/")
-    click.echo(f"  OpenAI base_url  {base}/v1  (forwards to {service.upstream})")
+    upstream = without_credentials(service.upstream)
+    click.echo(f"  OpenAI base_url  {base}/v1  (forwards to {upstream})")
     click.echo("  try it           " + curl_line(base, key))
 
 

@@ -1,10 +1,13 @@
-"""The application: it only puts together what it is given."""
+"""The application: opens the parts that the settings name and assembles them."""
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import AsyncIterator
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 
@@ -13,46 +16,75 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from promptguard.config import ServiceConfig
-from promptguard.errors import PromptGuardError
-from promptguard.service.audit import AuditLog
-from promptguard.service.auth import Authenticator
-from promptguard.service.background import Background
-from promptguard.service.demo import load_demo
-from promptguard.service.faults import error_response, fault_of, invalid_fields
-from promptguard.service.gateway import Gateway, gateway_routes
-from promptguard.service.guard_api import GuardApi, guard_routes
-from promptguard.service.health_api import HealthApi, health_routes
-from promptguard.service.intake import Intake, IntakeLimits
-from promptguard.service.lifecycle import Lifecycle
-from promptguard.service.limits import Gate, GateLimits
-from promptguard.service.litellm_api import LitellmApi, litellm_routes
-from promptguard.service.moderations_api import ModerationsApi, moderation_routes
-from promptguard.service.opening import Parts
-from promptguard.service.recent_calls import RecentCalls
-from promptguard.service.reload import LiveSettings, Reloader
-from promptguard.service.replies import ReplyDesk
-from promptguard.service.retention import Retention
-from promptguard.service.sessions_api import SessionsApi, session_routes
-from promptguard.service.telemetry import Telemetry
+from promptguard.config import Settings
+from promptguard.controller import Controller
+from promptguard.errors import PromptGuardError, StoreError
+from promptguard.guard import PromptGuard
+from promptguard.providers import Endpoint, open_endpoint
+from promptguard.service.auth import Authenticator, check_host
+from promptguard.service.errors import api_error_of, error_response, invalid_fields
+from promptguard.service.intake import Intake
+from promptguard.service.lifecycle import Background, Lifecycle, Retention, load_demo
+from promptguard.service.middleware import RequestMiddleware
+from promptguard.service.replies import ReplyRecorder
+from promptguard.service.routes.chat import Gateway, chat_routes
+from promptguard.service.routes.guard import GuardApi, guard_routes
+from promptguard.service.routes.health import HealthApi, health_routes
+from promptguard.service.routes.litellm import LitellmApi, RecentCalls, litellm_routes
+from promptguard.service.routes.moderations import ModerationsApi, moderation_routes
+from promptguard.service.routes.sessions import SessionsApi, session_routes
+from promptguard.service.settings import LiveSettings, Reloader, try_out
+from promptguard.service.telemetry import AuditLog, Telemetry, log
 from promptguard.service.upstream import Upstream
 
-DASHBOARD = "promptguard.service.dashboard"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the application is assembled from.
+
+    `read_settings` is called at a reload. `clock` is the time of day, `timer` only moves forward.
+    """
+
+    settings: Settings
+    controller: Controller
+    guard: PromptGuard
+    endpoint: Endpoint
+    read_settings: Callable[[], Settings]
+    clock: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.monotonic
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+
+def open_parts(settings: Settings, read_settings: Callable[[], Settings]) -> Parts:
+    """Open everything that the settings name; raises where something cannot be opened."""
+    service = settings.service
+    check_host(service.host, service.keys)
+    endpoint = settings.conversation.endpoint.model_copy(
+        update={"timeout_s": service.upstream_timeout_s}
+    )
+    controller = Controller(settings.conversation)
+    try_out(controller.judge)
+    return Parts(
+        settings=settings,
+        controller=controller,
+        guard=PromptGuard(settings.evaluation),
+        endpoint=open_endpoint(service.upstream, endpoint, key_env=service.upstream_key_env),
+        read_settings=read_settings,
+    )
 
 
 class Service:
-    """One assembled service; `app` is what a server runs."""
+    """One assembled service; `app` is the ASGI application."""
 
     def __init__(self, parts: Parts) -> None:
+        service = parts.settings.service
         self.live = LiveSettings(parts.settings)
         self.telemetry = Telemetry()
-        self.authenticator = Authenticator(parts.settings.service.keys, clock=parts.timer)
-        self.audit = AuditLog(parts.settings.service.audit_file, clock=parts.clock)
+        self.authenticator = Authenticator(service.keys, clock=parts.timer)
+        self.audit = AuditLog(service.audit_file, clock=parts.clock)
         self.background = Background()
-        self.intake = Intake(
-            parts.controller, self.telemetry, self._intake_limits, clock=parts.clock
-        )
-        self.desk = ReplyDesk(
+        self.intake = Intake(parts.controller, self.telemetry, self.live.service, clock=parts.clock)
+        self.recorder = ReplyRecorder(
             controller=parts.controller,
             intake=self.intake,
             telemetry=self.telemetry,
@@ -92,35 +124,31 @@ class Service:
             redoc_url=None,
             lifespan=self._lifespan,
         )
-        app.state.promptguard = self
         app.add_middleware(
-            Gate,
+            RequestMiddleware,
             authenticator=self.authenticator,
             telemetry=self.telemetry,
-            limits=self._gate_limits,
+            config=self.live.service,
         )
-        app.add_exception_handler(RequestValidationError, _on_invalid)
-        app.add_exception_handler(PromptGuardError, _on_error)
-        app.add_exception_handler(HTTPException, _on_fault)
+        app.add_exception_handler(RequestValidationError, _on_invalid_fields)
+        app.add_exception_handler(PromptGuardError, _on_promptguard_error)
+        app.add_exception_handler(HTTPException, _on_http_error)
         self._add_routes(app, parts)
         if parts.settings.service.dashboard:
-            _mount_dashboard(app, parts)
+            # Imported on use: the dashboard brings NiceGUI, which is large.
+            from promptguard.service.dashboard import mount_dashboard
+
+            mount_dashboard(app, parts.controller, self.live.service, self.audit)
         return app
 
     def _add_routes(self, app: FastAPI, parts: Parts) -> None:
-        controller = parts.controller
-
-        def service() -> ServiceConfig:
-            return self.live.service
-
+        controller, recorder, config = parts.controller, self.recorder, self.live.service
         gateway = Gateway(
-            desk=self.desk,
+            recorder=recorder,
             upstream=self.upstream,
-            service=service,
-            has_keys=lambda: self.authenticator.has_keys,
+            config=config,
+            authenticator=self.authenticator,
         )
-        guard = GuardApi(desk=self.desk, guard=parts.guard, service=service)
-        litellm = LitellmApi(desk=self.desk, service=service, calls=RecentCalls())
         sessions = SessionsApi(
             controller=controller, intake=self.intake, audit=self.audit, clock=parts.clock
         )
@@ -128,10 +156,10 @@ class Service:
             controller=controller, telemetry=self.telemetry, lifecycle=self.lifecycle
         )
         for routes in (
-            gateway_routes(gateway),
-            guard_routes(guard),
+            chat_routes(gateway),
+            guard_routes(GuardApi(recorder=recorder, guard=parts.guard, config=config)),
             moderation_routes(ModerationsApi(controller=controller, clock=parts.clock)),
-            litellm_routes(litellm),
+            litellm_routes(LitellmApi(recorder=recorder, config=config, calls=RecentCalls())),
             session_routes(sessions),
             health_routes(health),
         ):
@@ -142,41 +170,19 @@ class Service:
         async with self.lifecycle.run():
             yield
 
-    def _intake_limits(self) -> IntakeLimits:
-        service = self.live.service
-        return IntakeLimits(
-            max_turns=service.max_turns, hides_refusals=service.block_style == "error"
-        )
 
-    def _gate_limits(self) -> GateLimits:
-        service = self.live.service
-        return GateLimits(
-            max_body_bytes=service.max_body_bytes, client_timeout_s=service.client_timeout_s
-        )
-
-
-def create_app(parts: Parts) -> FastAPI:
-    """Return the application made of `parts`."""
-    return Service(parts).app
-
-
-def _mount_dashboard(app: FastAPI, parts: Parts) -> None:
-    if importlib.util.find_spec(DASHBOARD) is None:
-        return
-    dashboard = importlib.import_module(DASHBOARD)
-    dashboard.mount_dashboard(app, parts.controller, parts.settings)
-
-
-async def _on_invalid(_: Request, error: Exception) -> JSONResponse:
+async def _on_invalid_fields(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     return error_response(invalid_fields(error))
 
 
-async def _on_error(_: Request, error: Exception) -> JSONResponse:
+async def _on_promptguard_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, PromptGuardError)
-    return error_response(fault_of(error))
+    if type(error) is StoreError:  # its subclasses are outcomes, such as an unknown session
+        log(logging.ERROR, "store failed", error=error, reason=str(error))
+    return error_response(api_error_of(error))
 
 
-async def _on_fault(_: Request, error: Exception) -> JSONResponse:
+async def _on_http_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     return error_response(error)

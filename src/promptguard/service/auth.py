@@ -1,20 +1,26 @@
-"""Who may do what: API keys stored as hashes, scopes, and a rate limit per key."""
+"""Authentication: API keys stored as hashes, scopes, a rate limit per key, the local caller."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from starlette.requests import HTTPConnection
+
 from promptguard.config import KeyConfig
 from promptguard.errors import ConfigError
-from promptguard.service.faults import Fault
+from promptguard.service.errors import ApiError
 
 KEY_PREFIX = "pg_"
+PRINCIPAL = "promptguard.principal"
+_HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
+_ORIGIN = re.compile(rf"https?://{_HOST.pattern}")
 
 
 class Scope(StrEnum):
@@ -27,16 +33,18 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """A caller who has shown who they are. `name` is empty where no keys are configured."""
+    """An authenticated caller. `name` is empty where no keys are configured."""
 
     name: str = ""
     tenant: str = "default"
     scopes: frozenset[Scope] = frozenset(Scope)
 
     def require(self, scope: Scope) -> None:
-        """Raise a 403 Fault unless the caller has the scope."""
+        """Raise a 403 ApiError unless the caller has the scope."""
         if scope not in self.scopes:
-            raise Fault(403, f"This key lacks the scope {scope.value}.", code="insufficient_scope")
+            raise ApiError(
+                403, f"This key lacks the scope {scope.value}.", code="insufficient_scope"
+            )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +71,7 @@ class TokenBucket:
 
 
 class Authenticator:
-    """Knows the keys. Without any, every caller is the local one; see `check_host`."""
+    """Checks API keys. Without any configured, every caller is the local user (`check_host`)."""
 
     def __init__(self, keys: tuple[KeyConfig, ...], *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -77,7 +85,7 @@ class Authenticator:
         return bool(self._keys)
 
     def replace_keys(self, keys: tuple[KeyConfig, ...]) -> None:
-        """Know these keys from now on; a key that stays keeps its bucket."""
+        """Accept only these keys from now on; an unchanged key keeps its rate-limit bucket."""
         old = {key.name: key for key in self._keys}
         self._buckets = {
             key.name: self._buckets[key.name]
@@ -88,38 +96,53 @@ class Authenticator:
         self._keys = keys
 
     def admit(self, headers: Mapping[str, str]) -> Principal:
-        """Return the caller; raises a Fault without a known key or above its rate."""
+        """Return the caller; raises an ApiError without a known key or above its rate."""
         if not self._keys:
             return Principal()
-        found = self.identify(key_in(headers))
-        if found is None:
-            raise Fault(
+        principal = self.identify(key_in(headers))
+        if principal is None:
+            raise ApiError(
                 401,
                 "This needs a valid API key: send it as `Authorization: Bearer KEY`.",
                 code="invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
-        wait_s = self._buckets[found.name].take(self._clock())
+        wait_s = self._buckets[principal.name].take(self._clock())
         if wait_s > 0:
-            raise Fault(
+            raise ApiError(
                 429,
                 "This key's rate limit is reached; try again later.",
                 code="rate_limit_exceeded",
                 headers={"retry-after": str(int(wait_s) + 1)},
             )
-        return found
+        return principal
 
     def identify(self, key: str) -> Principal | None:
         """Return whose key this is; every stored hash is compared, in constant time."""
         digest = key_hash(key)
-        found = None
+        owner = None
+        # No early exit: the time taken must not tell which key came close.
         for known in self._keys:
             if hmac.compare_digest(digest, known.sha256):
-                found = known
-        if found is None:
+                owner = known
+        if owner is None:
             return None
-        scopes = frozenset(Scope(scope) for scope in found.scopes)
-        return Principal(name=found.name, tenant=found.tenant, scopes=scopes)
+        scopes = frozenset(Scope(scope) for scope in owner.scopes)
+        return Principal(name=owner.name, tenant=owner.tenant, scopes=scopes)
+
+
+def principal_of(request: HTTPConnection) -> Principal:
+    """Return the caller that the middleware authenticated."""
+    principal = request.scope.get(PRINCIPAL)
+    assert isinstance(principal, Principal), "the middleware runs before every route"
+    return principal
+
+
+def permitted(request: HTTPConnection, scope: Scope) -> Principal:
+    """Return the caller if they have the scope, else raise a 403 ApiError."""
+    principal = principal_of(request)
+    principal.require(scope)
+    return principal
 
 
 def key_in(headers: Mapping[str, str]) -> str:
@@ -131,7 +154,10 @@ def key_in(headers: Mapping[str, str]) -> str:
 
 
 def key_hash(key: str) -> str:
-    """Return the form in which a key is stored; keys are long and random, so this suffices."""
+    """Return the hash under which a key is stored.
+
+    Keys are 256 random bits, so they need no salt and no slow hash.
+    """
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -141,7 +167,7 @@ def new_key() -> str:
 
 
 def check_host(host: str, keys: tuple[KeyConfig, ...]) -> None:
-    """Refuse to listen to others without keys."""
+    """Raise ConfigError where the service would be reachable from elsewhere without keys."""
     if not keys and not is_loopback(host):
         raise ConfigError(
             f"Listening on {host} needs API keys: make one with `promptguard keys new` and put "
@@ -162,19 +188,18 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def local_fault(headers: Mapping[str, str], peer: str | None) -> Fault | None:
+def local_only_error(headers: Mapping[str, str], peer: str | None) -> ApiError | None:
     """Return why a caller without a key is not the local user, None where it may be.
 
     A web page in the user's browser can reach loopback too, under another host name (DNS
     rebinding) or from another origin; neither is the local user.
     """
-    origin = headers.get("origin")
-    is_own_page = origin is None or is_loopback(_host_of(origin.partition("://")[2]))
-    host = headers.get("host")
-    is_own_name = host is None or is_loopback(_host_of(host))
+    origin, host = headers.get("origin"), headers.get("host")
+    is_own_page = origin is None or _is_local_address(_ORIGIN, origin)
+    is_own_name = host is None or _is_local_address(_HOST, host)
     if (peer is None or is_loopback(peer)) and is_own_page and is_own_name:
         return None
-    return Fault(
+    return ApiError(
         403,
         "Without API keys only programs on this machine are answered, under localhost or "
         "127.0.0.1; configure service.keys to serve others.",
@@ -182,7 +207,7 @@ def local_fault(headers: Mapping[str, str], peer: str | None) -> Fault | None:
     )
 
 
-def _host_of(address: str) -> str:
-    if address.startswith("["):
-        return address.partition("]")[0].strip("[")
-    return address.partition("/")[0].partition(":")[0]
+def _is_local_address(pattern: re.Pattern[str], value: str) -> bool:
+    """Say whether a Host or Origin header names this machine; anything odd does not."""
+    match = pattern.fullmatch(value)
+    return match is not None and is_loopback(match["host"])

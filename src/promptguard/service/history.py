@@ -1,25 +1,44 @@
-"""What a client resends, compared with what was stored: the same, or rewritten?
+"""Compares the history that a client resends with the stored one: the same, or rewritten?
 
-Pure. Messages are compared by hash, from the end backwards, turn by turn; within a turn the
-order is free, because a turn is stored user first, whatever came first.
+Pure functions. Messages are compared by hash, from the end backwards, turn by turn; within a
+turn the order is free, because a turn is stored user first, whatever came first.
 """
 
 from __future__ import annotations
 
-import json
+import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from promptguard.conversation import Role
-from promptguard.service.chat_request import Said
-from promptguard.state import Action, TranscriptEntry
+from promptguard.conversation import Message, Role
+from promptguard.core.prompt import without_lone_surrogates
+from promptguard.service.verdicts import is_stored_block
+from promptguard.state import TranscriptEntry
 from promptguard.turns.remember import content_hash
 
 _EMPTY = content_hash("")
+_THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+# Clients may split one stored user message into several, or resend less of an answer than was
+# sent; these bounds say how far that is still the same message.
 _MAX_JOINED = 16
 _CUT_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparableMessage(Message):
+    """A message with the hash by which the store recognises it."""
+
+    digest: str
+
+    @classmethod
+    def of(cls, role: Role, text: str) -> ComparableMessage:
+        """Return a message without what clients drop: outer blanks and a model's reasoning."""
+        if role is Role.ASSISTANT:
+            text = _THINKING.sub("", text)
+        bare = without_lone_surrogates(text).strip()
+        return cls(role=role, content=bare, digest=content_hash(bare))
 
 
 class HistoryKind(StrEnum):
@@ -35,56 +54,59 @@ class HistoryKind(StrEnum):
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether the client changed what was said."""
+        """Whether the client changed or left out earlier messages."""
         return self in (HistoryKind.DROPPED, HistoryKind.REWRITTEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The outcome: what kind of history, what is new, and what of the history was never seen.
+    """The kind of history, the new messages, and those of the history that were never stored.
 
     `learned` is an answer that the store lacks because its turn was judged without one.
     """
 
     kind: HistoryKind
-    new: tuple[Said, ...]
-    unseen: tuple[Said, ...] = ()
+    new: tuple[ComparableMessage, ...]
+    unseen: tuple[ComparableMessage, ...] = ()
     learned: str | None = None
 
 
-def split_new(said: Sequence[Said]) -> tuple[tuple[Said, ...], tuple[Said, ...]]:
-    """Return history and new messages: what came after the assistant's last word is new.
+def split_new(
+    messages: Sequence[ComparableMessage],
+) -> tuple[tuple[ComparableMessage, ...], tuple[ComparableMessage, ...]]:
+    """Return history and new messages: what follows the last assistant message is new.
 
-    Words put into the assistant's mouth at the very end belong to the new messages.
+    An assistant message at the very end is a prefilled answer and belongs to the new messages.
     """
-    end = len(said)
-    while end and said[end - 1].role is Role.ASSISTANT:
+    end = len(messages)
+    while end and messages[end - 1].role is Role.ASSISTANT:
         end -= 1
     start = end
-    while start and said[start - 1].role is not Role.ASSISTANT:
+    while start and messages[start - 1].role is not Role.ASSISTANT:
         start -= 1
-    return tuple(said[:start]), tuple(said[start:])
+    return tuple(messages[:start]), tuple(messages[start:])
 
 
 def compare(
-    said: Sequence[Said],
+    messages: Sequence[ComparableMessage],
     stored: Sequence[TranscriptEntry],
     *,
     hides_refusals: bool = False,
     learns_replies: bool = False,
 ) -> Comparison:
-    """Compare what a request says with the stored transcript.
+    """Compare the messages of a request with the stored transcript.
 
     `hides_refusals`: blocked turns were answered with an error, so the client has no refusal to
     resend. `learns_replies`: answers reach us only when they are resent.
     """
-    history, new = split_new(said)
+    history, new = split_new(messages)
     ordered = sorted(stored, key=lambda entry: (entry.turn, entry.position))
     kept = [entry for entry in ordered if entry.content_hash not in ("", _EMPTY)]
     if not stored:
         return Comparison(kind=HistoryKind.FIRST, new=new, unseen=history)
     if not kept:
         return Comparison(kind=HistoryKind.NOT_RESENT, new=new)
+    # Empty answers (tool calls alone) are left out of `kept` but still answer their turn.
     is_answered = _is_answered(ordered)
     match = _Match(kept)
     unseen = match.walk(history)
@@ -94,7 +116,7 @@ def compare(
     if not history:
         return Comparison(kind=HistoryKind.NOT_RESENT, new=new)
     if learns_replies and not is_answered and unseen and unseen[-1] is history[-1]:
-        learned = unseen.pop().text
+        learned = unseen.pop().content
         kind = HistoryKind.REWRITTEN if unseen else HistoryKind.INTACT
         return Comparison(kind=kind, new=new, unseen=tuple(unseen), learned=learned)
     if unseen:
@@ -103,7 +125,7 @@ def compare(
     return Comparison(kind=_kind_of(new, dropped), new=new)
 
 
-def _kind_of(new: Sequence[Said], dropped: Sequence[TranscriptEntry]) -> HistoryKind:
+def _kind_of(new: Sequence[ComparableMessage], dropped: Sequence[TranscriptEntry]) -> HistoryKind:
     if not dropped:
         return HistoryKind.INTACT
     asked = [entry.content_hash for entry in dropped if entry.role is not Role.ASSISTANT]
@@ -117,22 +139,22 @@ def _is_answered(stored: Sequence[TranscriptEntry]) -> bool:
     return any(entry.role is Role.ASSISTANT for entry in stored if entry.turn == last)
 
 
-def _asks_last(new: Sequence[Said], stored: Sequence[TranscriptEntry]) -> bool:
-    """Say whether the last stored turn is asked again."""
+def _asks_last(new: Sequence[ComparableMessage], stored: Sequence[TranscriptEntry]) -> bool:
+    """Say whether the new messages repeat the last stored turn."""
     last = [entry.content_hash for entry in stored if entry.turn == stored[-1].turn]
     return sorted(last) == sorted(_as_stored(new))
 
 
-def _as_stored(new: Sequence[Said]) -> list[str]:
-    users = [item.text for item in new if item.role is Role.USER]
+def _as_stored(new: Sequence[ComparableMessage]) -> list[str]:
+    users = [item.content for item in new if item.role is Role.USER]
     others = [item.digest for item in new if item.role is not Role.USER]
     return [*([content_hash("\n".join(users))] if users else []), *others]
 
 
 def _without_known_front(
-    new: tuple[Said, ...], stored: Sequence[TranscriptEntry]
-) -> tuple[Said, ...]:
-    """Return `new` without the last stored turns, which were asked but never seen answered."""
+    new: tuple[ComparableMessage, ...], stored: Sequence[TranscriptEntry]
+) -> tuple[ComparableMessage, ...]:
+    """Return `new` without the last stored turns, which the client resends as unanswered."""
     asked = [entry.content_hash for entry in stored if entry.role is not Role.ASSISTANT]
     digests = [item.digest for item in new]
     for count in range(min(len(new) - 1, len(asked)), 0, -1):
@@ -142,7 +164,7 @@ def _without_known_front(
 
 
 class _Match:
-    """Walks a history backwards through the stored turns and marks what it finds there."""
+    """Walks a history backwards through the stored turns and marks the entries it matches."""
 
     def __init__(self, stored: Sequence[TranscriptEntry]) -> None:
         self._stored = stored
@@ -154,9 +176,9 @@ class _Match:
         for at, entry in enumerate(stored):
             self._places.setdefault((entry.role is Role.USER, entry.content_hash), []).append(at)
 
-    def walk(self, history: Sequence[Said]) -> list[Said]:
+    def walk(self, history: Sequence[ComparableMessage]) -> list[ComparableMessage]:
         """Return the messages that were never stored, in their order."""
-        unseen: list[Said] = []
+        unseen: list[ComparableMessage] = []
         at = len(history) - 1
         while at >= 0:
             taken = self._take(history, at)
@@ -166,11 +188,12 @@ class _Match:
         return unseen[::-1]
 
     def dropped(self, *, hides_refusals: bool) -> list[TranscriptEntry]:
-        """Return what the client has seen last and does not show any more."""
+        """Return the latest stored entries that the client left out of its history."""
         if self._latest is None:
             return []
         answered = {e.turn for e in self._stored if e.role is Role.ASSISTANT}
-        hidden = set(self._blocked()) if hides_refusals else set()
+        blocked = {entry.turn for entry in self._stored if is_stored_block(entry)}
+        hidden = blocked if hides_refusals else set()
         return [
             entry
             for at, entry in enumerate(self._stored)
@@ -180,18 +203,14 @@ class _Match:
             and entry.turn not in hidden
         ]
 
-    def _blocked(self) -> Iterator[int]:
-        judged = (entry for entry in self._stored if entry.verdict)
-        return (e.turn for e in judged if json.loads(e.verdict).get("action") == Action.BLOCK)
-
-    def _take(self, history: Sequence[Said], at: int) -> int:
-        """Mark the stored entry that one message, or several joined, are; return how many."""
+    def _take(self, history: Sequence[ComparableMessage], at: int) -> int:
+        """Match one message, or several joined, to a stored entry; return how many were matched."""
         role = history[at].role
         texts: list[str] = []
         for count in range(1, _MAX_JOINED + 1):
             if at - count + 1 < 0 or history[at - count + 1].role is not role:
                 return 0
-            texts.insert(0, history[at - count + 1].text)
+            texts.insert(0, history[at - count + 1].content)
             digest = history[at].digest if count == 1 else content_hash("\n".join(texts))
             if self._mark(role is Role.USER, digest):
                 return count
@@ -201,13 +220,15 @@ class _Match:
 
     def _mark(self, is_user: bool, digest: str) -> bool:
         places = self._places.get((is_user, digest), ())
+        # Latest first, and never later than the turn matched last: the walk goes backwards, so a
+        # history in another order does not match.
         for place in reversed(places[: bisect_right(places, self._turn, key=self._turn_at)]):
             if place not in self._used:
                 return self._use(place)
         return False
 
     def _mark_cut(self, text: str) -> bool:
-        """A client that broke off a stream may have less of the answer than was sent."""
+        """Match a part of a stored answer: a client that broke off a stream has no more of it."""
         for place in range(bisect_right(self._turns, self._turn) - 1, -1, -1):
             entry = self._stored[place]
             if entry.role is Role.ASSISTANT and place not in self._used:

@@ -1,7 +1,7 @@
-"""From what a client says to a judged turn: find the session, compare, import, judge.
+"""From the messages of a request to a judged turn: find the session, compare, import, judge.
 
-Only what was not stored before is judged; a whole history that is new here is judged turn by
-turn, so that nothing can be brought in unseen.
+Only messages that were not stored before are judged. A history that is new here is judged turn
+by turn, so that a client cannot bring in messages that were never judged.
 """
 
 from __future__ import annotations
@@ -11,16 +11,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from promptguard.config import ServiceConfig
 from promptguard.controller import MAX_CONFLICTS, Controller, TurnResult
-from promptguard.conversation import Message, Role
+from promptguard.conversation import Role
 from promptguard.errors import StoreError, VersionConflict
 from promptguard.protocols import ClientHints, SessionKey
-from promptguard.service.chat_request import Said
-from promptguard.service.faults import Fault
-from promptguard.service.history import Comparison, HistoryKind, compare, split_new
-from promptguard.service.links import ConversationLinks, SeenView
-from promptguard.service.session_finder import SessionFinder
-from promptguard.service.session_key import DIGEST_BYTES, Owner, chain_of, view_of
+from promptguard.service.errors import ApiError
+from promptguard.service.history import (
+    ComparableMessage,
+    Comparison,
+    HistoryKind,
+    compare,
+    split_new,
+)
+from promptguard.service.sessions import (
+    DIGEST_BYTES,
+    Owner,
+    SeenView,
+    SessionFinder,
+    SessionIndex,
+    chain_of,
+    view_of,
+)
 from promptguard.service.telemetry import Telemetry
 from promptguard.state import Action, SessionState
 from promptguard.turns.judge import MAX_TOOL_CONTENTS
@@ -28,23 +40,38 @@ from promptguard.turns.verdict import TurnInput
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS, Step, steps_of
 
 MAX_IMPORTED = 64
-_LUMP_CHARS = 40_000
+_MERGED_CHARS = 40_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """What a client says, and who it is; `session_id` is its own name for the session, if any."""
+    """The messages of a request and their owner.
+
+    `session_id` is the client's own name for the session, if any. `learns_replies`: the model
+    answers elsewhere, so its answers are seen only when the client resends them. `operation`,
+    `model` and `provider` name the trace. `view` is the conversation as digests.
+    """
 
     owner: Owner
-    said: tuple[Said, ...]
+    messages: tuple[ComparableMessage, ...]
     session_id: str | None = None
     client: ClientHints = field(default_factory=ClientHints)
     learns_replies: bool = False
+    operation: str = "guard"
+    model: str = ""
+    provider: str = ""
+    view: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "view", view_of(self.messages))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """A judged turn. `view` is the conversation as the client showed it."""
+    """A judged turn. `view` is the conversation as the client showed it.
+
+    `is_chained`: the session was found by its messages, not by an id.
+    """
 
     result: TurnResult
     history: HistoryKind
@@ -64,42 +91,70 @@ class Admission:
         return self.result.is_enforced and self.result.action in (Action.STEER, Action.REVIEW)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntakeLimits:
-    """What can change while the service runs."""
-
-    max_turns: int
-    hides_refusals: bool
-
-
 class Intake:
-    """Admits turns. One for all the ways in, so that they share what they remember."""
+    """Admits turns. One instance serves all routes, so that they share one session index."""
 
     def __init__(
         self,
         controller: Controller,
         telemetry: Telemetry,
-        limits: Callable[[], IntakeLimits],
+        config: Callable[[], ServiceConfig],
         *,
         clock: Callable[[], float],
     ) -> None:
         self._controller = controller
         self._telemetry = telemetry
-        self._limits = limits
+        self._config = config
         self._clock = clock
-        self.links = ConversationLinks()
-        self._finder = SessionFinder(controller.store, self.links)
+        self._index = SessionIndex()
+        self._finder = SessionFinder(controller.store, self._index)
 
     async def admit(self, incoming: Incoming) -> Admission:
-        """Judge and record what is new in `incoming`."""
-        if not incoming.said:
-            raise Fault(
-                400,
-                "messages holds nothing to judge: give a user or tool message with text.",
-                code="nothing_to_judge",
-                param="messages",
-            )
-        async with self._finder.find(incoming.owner, incoming.said, incoming.session_id) as key:
+        """Judge, record, trace and log what is new in `incoming`.
+
+        A request without any text (images or system messages alone) is a turn with an empty
+        text, so that a session that is to be blocked stays so, and the answer is judged.
+        """
+        with self._telemetry.turn_span(
+            incoming.operation, model=incoming.model, provider=incoming.provider
+        ) as span:
+            admission = await self._in_session(incoming)
+            span.set_attribute("gen_ai.conversation.id", admission.key.session_id)
+        key = incoming.owner.principal.name
+        self._telemetry.admitted(admission.result, history=admission.history.value, key=key)
+        return admission
+
+    async def answered(self, admission: Admission, text: str) -> TurnResult:
+        """Record the assistant's answer to an admitted turn."""
+        reply = ComparableMessage.of(Role.ASSISTANT, text)
+        result = await self._controller.record_reply(admission.result, reply.content)
+        self.remember(admission, result.state, text)
+        return result
+
+    def remember(self, admission: Admission, state: SessionState, text: str) -> None:
+        """Index the conversation as it is once the client has received the answer `text`."""
+        reply = ComparableMessage.of(Role.ASSISTANT, text)
+        view = admission.view + (view_of((reply,)) if reply.content else b"")
+        if admission.is_chained:
+            self._index.remember(chain_of(admission.owner, view), admission.key.session_id)
+        seen = SeenView(view=view, message_count=state.message_count)
+        self._index.remember_view(admission.key, seen)
+
+    def mark_unanswered(self, admission: Admission) -> None:
+        """Index an admitted turn that got no answer and may be sent again."""
+        if admission.is_chained:
+            chain = chain_of(admission.owner, admission.view)
+            self._index.mark_unanswered(chain, admission.key.session_id)
+        self._index.forget(admission.key)
+
+    def forget(self, key: SessionKey) -> None:
+        """Drop what is known of a deleted session."""
+        self._index.forget(key)
+
+    async def _in_session(self, incoming: Incoming) -> Admission:
+        """Find the session and judge the turn in it."""
+        owner, session_id = incoming.owner, incoming.session_id
+        async with self._finder.find(owner, incoming.messages, incoming.view, session_id) as key:
             # A retry can overtake the attempt it repeats, on this guard or on another one. What
             # was written meanwhile may be this very turn, hence the new comparison.
             for _ in range(MAX_CONFLICTS):
@@ -111,9 +166,9 @@ class Intake:
         state = await self._controller.store.load(key)
         comparison = await self._compared(key, state, incoming)
         if comparison.kind is HistoryKind.RETRIED and state is not None:
-            return self._admission(incoming, key, self._result_of(state), comparison)
-        if state is not None and state.turn_count >= self._limits().max_turns:
-            raise Fault(
+            return _admission(incoming, key, self._result_of(state), comparison)
+        if state is not None and state.turn_count >= self._config().max_turns:
+            raise ApiError(
                 422, "This session has too many turns; begin a new one.", code="session_full"
             )
         if comparison.learned is not None and state is not None:
@@ -124,52 +179,38 @@ class Intake:
         if state is None:
             state = SessionState(session_id=key.session_id, tenant=key.tenant)
         result = await self._judged(key, incoming, comparison, state)
-        return self._admission(incoming, key, result, comparison)
-
-    async def answered(self, admission: Admission, text: str) -> TurnResult:
-        """Record the assistant's answer to an admitted turn."""
-        reply = Said.of(Role.ASSISTANT, text)
-        result = await self._controller.record_reply(admission.result, reply.text)
-        self.stand(admission, result.state, text)
-        return result
-
-    def stand(self, admission: Admission, state: SessionState, text: str) -> None:
-        """Remember where the conversation stands once the client has seen `text`."""
-        reply = Said.of(Role.ASSISTANT, text)
-        view = admission.view + (view_of((reply,)) if reply.text else b"")
-        if admission.is_chained:
-            self.links.stand(chain_of(admission.owner, view), admission.key.session_id)
-        self.links.show(admission.key, SeenView(view=view, message_count=state.message_count))
-
-    def failed(self, admission: Admission) -> None:
-        """Remember that an admitted turn got no answer and may come again."""
-        if admission.is_chained:
-            chain = chain_of(admission.owner, admission.view)
-            self.links.fail(chain, admission.key.session_id)
-        self.links.forget(admission.key)
+        return _admission(incoming, key, result, comparison)
 
     async def _compared(
         self, key: SessionKey, state: SessionState | None, incoming: Incoming
     ) -> Comparison:
         if state is None:
-            history, new = split_new(incoming.said)
+            history, new = split_new(incoming.messages)
             return Comparison(kind=HistoryKind.FIRST, new=new, unseen=history)
-        seen = self.links.view(key)
+        seen = self._index.view(key)
+        # Another guard may have written since; then this view is no proof any more.
         if seen is not None and seen.message_count != state.message_count:
             seen = None
-        if seen is not None and (added := _added(incoming.said, seen.view)):
+        # The usual case, decided without reading the transcript.
+        if seen is not None and (added := _added(incoming, seen.view)):
             return Comparison(kind=HistoryKind.INTACT, new=added)
         stored = await self._controller.store.transcript(key)
+        # Where a block is an error, or the client refuses in its own words, it resends no refusal.
+        hides_refusals = self._config().block_style == "error" or incoming.learns_replies
         comparison = await asyncio.to_thread(
             compare,
-            incoming.said,
+            incoming.messages,
             stored,
-            hides_refusals=self._limits().hides_refusals or incoming.learns_replies,
+            hides_refusals=hides_refusals,
             learns_replies=incoming.learns_replies,
         )
-        if incoming.learns_replies or seen is None:
+        if seen is None:
             return comparison
-        if _is_thinned(incoming.said, comparison, seen.view):
+        if not any(entry.content_hash for entry in stored):
+            return _by_view(incoming, comparison, seen.view)
+        if incoming.learns_replies:
+            return comparison
+        if _is_thinned(incoming, comparison, seen.view):
             return replace(comparison, kind=HistoryKind.DROPPED)
         return comparison
 
@@ -180,6 +221,7 @@ class Intake:
         now = self._clock()
         is_first = comparison.kind is HistoryKind.FIRST
         for at, step in enumerate(earlier):
+            # An imported past gets times before now: as one burst it would look like an attack.
             back_s = SECONDS_BETWEEN_TURNS * (len(earlier) - at) if is_first else 0.0
             result = await self._judge(key, step.turn, now - back_s)
             if step.reply is not None and not result.is_blocked:
@@ -190,6 +232,8 @@ class Intake:
             history_rewritten=comparison.kind.is_rewriting,
         )
         with self._telemetry.judging():
+            # With `state` a concurrent write raises VersionConflict and is compared anew; after
+            # imported turns the state has moved on by our own writes.
             result = await self._judge(key, turn, now, None if earlier else state)
         self._telemetry.turn(result)
         return result
@@ -218,70 +262,90 @@ class Intake:
             is_enforced=self._controller.config.mode == "enforce",
         )
 
-    def _admission(
-        self, incoming: Incoming, key: SessionKey, result: TurnResult, comparison: Comparison
-    ) -> Admission:
-        self._telemetry.history(comparison.kind.value)
-        return Admission(
-            result=result,
-            history=comparison.kind,
-            key=key,
-            owner=incoming.owner,
-            view=view_of(incoming.said),
-            is_chained=incoming.session_id is None,
-        )
+
+def _admission(
+    incoming: Incoming, key: SessionKey, result: TurnResult, comparison: Comparison
+) -> Admission:
+    return Admission(
+        result=result,
+        history=comparison.kind,
+        key=key,
+        owner=incoming.owner,
+        view=incoming.view,
+        is_chained=incoming.session_id is None,
+    )
 
 
-def _added(said: Sequence[Said], view: bytes) -> tuple[Said, ...]:
-    """Return what follows the known view, empty where that is not all there is to it."""
-    known = len(view) // DIGEST_BYTES
-    added = tuple(said[known:])
-    if any(item.role is Role.ASSISTANT for item in added) or view_of(said[:known]) != view:
+def _added(incoming: Incoming, known: bytes) -> tuple[ComparableMessage, ...]:
+    """Return the messages after the known view.
+
+    Empty where the request is anything but that view and new user or tool messages.
+    """
+    added = incoming.messages[len(known) // DIGEST_BYTES :]
+    if any(item.role is Role.ASSISTANT for item in added) or not incoming.view.startswith(known):
         return ()
     return added
 
 
-def _is_thinned(said: Sequence[Said], comparison: Comparison, view: bytes) -> bool:
-    """Say whether messages are missing amid a history in which nothing is new."""
+def _by_view(incoming: Incoming, comparison: Comparison, known: bytes) -> Comparison:
+    """Compare with the known view where the store keeps no hashes (`store_text: off`)."""
+    starts = range(0, len(known), DIGEST_BYTES)
+    digests = {known[at : at + DIGEST_BYTES] for at in starts}
+    history, _ = split_new(incoming.messages)
+    unseen = tuple(
+        item
+        for item in history
+        if view_of((item,)) not in digests
+        and not (incoming.learns_replies and item.role is Role.ASSISTANT)
+    )
+    if unseen:
+        return replace(comparison, kind=HistoryKind.REWRITTEN, unseen=unseen)
+    if not incoming.learns_replies and _is_thinned(incoming, comparison, known):
+        return replace(comparison, kind=HistoryKind.DROPPED)
+    return comparison
+
+
+def _is_thinned(incoming: Incoming, comparison: Comparison, known: bytes) -> bool:
+    """Say whether messages were left out in the middle of an otherwise known history."""
     if comparison.kind not in (HistoryKind.INTACT, HistoryKind.NOT_RESENT):
         return False
-    shown = view_of(said[: len(said) - len(comparison.new)])
-    return not view.endswith(shown)
+    resent = len(incoming.messages) - len(comparison.new)
+    return not known.endswith(incoming.view[: resent * DIGEST_BYTES])
 
 
 def _steps(comparison: Comparison) -> list[Step]:
-    """Return the turns to judge in order; the last is the request's own."""
-    users = [item.text for item in comparison.new if item.role is Role.USER]
-    others = [item.text for item in comparison.new if item.role is not Role.USER]
+    """Return the turns to judge, in order; the last is the request's own."""
+    users = [item.content for item in comparison.new if item.role is Role.USER]
+    others = [item.content for item in comparison.new if item.role is not Role.USER]
     if comparison.kind is HistoryKind.FIRST:
-        messages = [Message(role=item.role, content=item.text) for item in comparison.unseen]
-        earlier = list(steps_of(messages))
+        earlier = list(steps_of(comparison.unseen))
     else:
         earlier = [_step_of(item) for item in comparison.unseen if item.role is not Role.ASSISTANT]
-        others += [item.text for item in comparison.unseen if item.role is Role.ASSISTANT]
-    earlier = [*_lumped(earlier[:-MAX_IMPORTED]), *earlier[-MAX_IMPORTED:]]
+        others += [item.content for item in comparison.unseen if item.role is Role.ASSISTANT]
+    earlier = [*_merged(earlier[:-MAX_IMPORTED]), *earlier[-MAX_IMPORTED:]]
+    # The judge reads a bounded number of tool contents per turn, so more of them take more turns.
     *first, rest = _batches(others)
     earlier += [Step(turn=TurnInput(text="", tool_contents=batch)) for batch in first]
     return [*earlier, Step(turn=TurnInput(text="\n".join(users), tool_contents=rest))]
 
 
-def _step_of(item: Said) -> Step:
+def _step_of(item: ComparableMessage) -> Step:
     if item.role is Role.USER:
-        return Step(turn=TurnInput(text=item.text))
-    return Step(turn=TurnInput(text="", tool_contents=(item.text,)))
+        return Step(turn=TurnInput(text=item.content))
+    return Step(turn=TurnInput(text="", tool_contents=(item.content,)))
 
 
 def _batches(contents: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return contents in groups that one turn reads whole; at least one group, if empty."""
+    """Return contents in groups of the size that one turn reads; at least one, maybe empty."""
     starts = range(0, max(1, len(contents)), MAX_TOOL_CONTENTS)
     return [tuple(contents[at : at + MAX_TOOL_CONTENTS]) for at in starts]
 
 
-def _lumped(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield a long past in fewer, larger turns, so that one request cannot ask for thousands."""
+def _merged(steps: Sequence[Step]) -> Iterator[Step]:
+    """Yield a long past in fewer, larger turns: one request must not cost thousands of them."""
     texts: list[str] = []
     for text in (text for step in steps for text in (step.turn.text, *step.turn.tool_contents)):
-        if texts and sum(map(len, texts)) + len(text) > _LUMP_CHARS:
+        if texts and sum(map(len, texts)) + len(text) > _MERGED_CHARS:
             yield Step(turn=TurnInput(text="\n".join(texts)))
             texts = []
         texts.append(text)

@@ -1,24 +1,55 @@
-"""Starting and stopping: the thread pool, the jobs, and an orderly end."""
+"""Startup, background jobs and shutdown of the service."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 
-from promptguard.service.background import Background, logged
-from promptguard.service.logs import log
+from promptguard.controller import Controller
+from promptguard.errors import PromptGuardError, StoreError
+from promptguard.protocols import SessionQuery
+from promptguard.scenarios import Scenario, shipped_scenarios
+from promptguard.service.telemetry import Telemetry, log
+from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 
+RETENTION_INTERVAL_S = 3600.0
+DEMO_PREFIX = "demo:"
+# Longer scenarios test forgetting; nobody would read them in a demonstration.
+MAX_DEMO_TURNS = 30
+_DAY_S = 86_400.0
+
+Work = Coroutine[object, object, object]
 Closer = Callable[[], Awaitable[None]]
-Job = Callable[[], Coroutine[object, object, object]]
+Job = Callable[[], Work]
+
+
+class Background:
+    """Tasks that outlive their request, such as recording the answer a client has left."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Work) -> None:
+        """Start `work`."""
+        task = asyncio.get_running_loop().create_task(_logged(work))
+        # The event loop holds tasks only weakly, so they are kept here until they end.
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the running tasks, at most `timeout_s`."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=timeout_s)
 
 
 @dataclass(slots=True, kw_only=True)
 class Lifecycle:
-    """One life of the service: `jobs` run beside it, `closers` are called last, in order."""
+    """Runs `jobs` beside the service and calls `closers` in order at its end."""
 
     background: Background
     threads: int
@@ -30,10 +61,10 @@ class Lifecycle:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Be alive while the block runs."""
+        """Run startup, jobs and shutdown around the block."""
         executor = ThreadPoolExecutor(self.threads, thread_name_prefix="promptguard")
         asyncio.get_running_loop().set_default_executor(executor)
-        jobs = [asyncio.ensure_future(logged(job())) for job in self.jobs]
+        jobs = [asyncio.ensure_future(_logged(job())) for job in self.jobs]
         self.is_started = True
         log(logging.INFO, "started")
         try:
@@ -43,11 +74,87 @@ class Lifecycle:
             for job in jobs:
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
+            # Answers still being recorded need the store, so it is closed after them.
             await self.background.drain(self.shutdown_s)
             for close in self.closers:
                 await close()
             log(logging.INFO, "stopped")
 
     def stop(self) -> None:
-        """Say that the end has begun: no longer ready, though turns in flight finish."""
+        """Report not ready from now on; turns in flight still finish."""
         self.is_stopping = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Drops stored text once it is old enough; may run in several processes on one store."""
+
+    controller: Controller
+    telemetry: Telemetry
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def run(self) -> None:
+        """Run every hour until cancelled."""
+        while True:
+            await self.once()
+            await self.sleep(RETENTION_INTERVAL_S)
+
+    async def once(self) -> int:
+        """Drop what is too old now; return how many texts."""
+        days = self.controller.config.retention_days
+        if days is None:
+            return 0
+        try:
+            dropped = await self.controller.store.redact(before=self.clock() - days * _DAY_S)
+        except StoreError as error:
+            log(logging.ERROR, "retention failed", error=error)
+            return 0
+        self.telemetry.redacted(dropped)
+        if dropped:
+            log(logging.INFO, "retention", redacted=dropped)
+        return dropped
+
+
+async def load_demo(
+    controller: Controller,
+    scenarios: Callable[[], Iterable[Scenario]] = shipped_scenarios,
+    *,
+    clock: Callable[[], float],
+) -> int:
+    """Judge and store the bundled scenarios if the store is empty; return how many.
+
+    A failure is logged and does not stop the service.
+    """
+    loaded = 0
+    try:
+        if await controller.store.sessions(SessionQuery(tenant=None, limit=1)):
+            return 0
+        for scenario in scenarios():
+            if len(scenario.turns) <= MAX_DEMO_TURNS:
+                await _judge_scenario(controller, scenario, clock())
+                loaded += 1
+    except (PromptGuardError, OSError) as error:
+        log(logging.WARNING, "demo not loaded", error=error)
+    if loaded:
+        log(logging.INFO, "demo loaded", sessions=loaded)
+    return loaded
+
+
+async def _judge_scenario(controller: Controller, scenario: Scenario, now: float) -> None:
+    """Judge one scenario with timestamps as if it had just ended."""
+    start = now - SECONDS_BETWEEN_TURNS * len(scenario.turns)
+    for turn, at in zip(scenario.turns, count(start, SECONDS_BETWEEN_TURNS), strict=False):
+        result = await controller.judge_turn(
+            DEMO_PREFIX + scenario.id, turn.user, tool_contents=turn.tools, now=at
+        )
+        if turn.reply is not None and not result.is_blocked:
+            await controller.record_reply(result, turn.reply, now=at)
+
+
+async def _logged(work: Work) -> None:
+    """Await `work` and log its failure, which nobody else would see."""
+    try:
+        await work
+    except Exception as error:
+        log(logging.ERROR, "background work failed", error=error)

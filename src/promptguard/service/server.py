@@ -1,4 +1,4 @@
-"""The HTTP server around the application: bounded headers, bounded patience, signals."""
+"""The HTTP server around the application: limits on headers and idle time, signals."""
 
 from __future__ import annotations
 
@@ -18,38 +18,42 @@ MAX_HEADER_BYTES = 64 * 1024
 _KEEP_ALIVE_S = 30
 
 
-class PatientProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, but a connection on which no request begins is closed in time.
+class IdleTimeoutProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 protocol, which also closes connections on which no request begins.
 
-    uvicorn times idle connections only between requests, so that one that dribbles its headers
-    could stay forever.
+    uvicorn times idle connections only between requests, so one that sends its headers byte by
+    byte could stay forever.
     """
 
-    patience_s = 30.0
+    idle_timeout_s = 30.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
+        """Start the idle timer."""
         super().connection_made(transport)
-        self._waited = False
-        self._look_again()
+        self._was_idle = False
+        self._last_cycle: object = None
+        self._schedule_check()
 
-    def _look_again(self) -> None:
-        self.loop.call_later(self.patience_s / 2, self._look)
+    def _schedule_check(self) -> None:
+        self.loop.call_later(self.idle_timeout_s / 2, self._check_idle)
 
-    def _look(self) -> None:
-        """Close where nothing has been under way for two looks."""
+    def _check_idle(self) -> None:
+        """Close the connection where two checks in a row found no request under way."""
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             return
-        is_waiting = self.cycle is None or self.cycle.response_complete
-        if is_waiting and self._waited:
+        # Another cycle than at the last check means that a request came in between.
+        is_same = self.cycle is self._last_cycle
+        is_idle = is_same and (self.cycle is None or self.cycle.response_complete)
+        self._last_cycle = self.cycle
+        if is_idle and self._was_idle:
             self.transport.close()
             return
-        self._waited = is_waiting
-        self._look_again()
+        self._was_idle = is_idle
+        self._schedule_check()
 
 
 class GuardServer(uvicorn.Server):
-    """Runs a service; `on_ready` is told the port once connections are accepted."""
+    """Runs a service; `on_ready` is called with the port once connections are accepted."""
 
     def __init__(
         self, config: uvicorn.Config, service: Service, on_ready: Callable[[int], None]
@@ -59,7 +63,7 @@ class GuardServer(uvicorn.Server):
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, listen for the signal to reload, and say where."""
+        """Start, handle SIGHUP as a reload, and report the port."""
         await super().startup(sockets=sockets)
         if self.should_exit:
             return
@@ -72,7 +76,7 @@ class GuardServer(uvicorn.Server):
         self._on_ready(self.servers[0].sockets[0].getsockname()[1])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop being ready at once, then finish what is under way."""
+        """Report not ready at once, then finish what is under way."""
         self._service.lifecycle.stop()
         super().handle_exit(sig, frame)
 
@@ -82,9 +86,10 @@ class GuardServer(uvicorn.Server):
 
 def open_server(service: Service, on_ready: Callable[[int], None]) -> GuardServer:
     """Return the server for a service, with the limits of its settings."""
-    settings = service.live.service
+    settings = service.live.service()
+    # uvicorn takes a protocol class and no arguments for it.
     protocol = type(
-        "Protocol", (PatientProtocol,), {"patience_s": max(0.1, settings.client_timeout_s)}
+        "Protocol", (IdleTimeoutProtocol,), {"idle_timeout_s": max(0.1, settings.client_timeout_s)}
     )
     config = uvicorn.Config(
         service.app,

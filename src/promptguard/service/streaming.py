@@ -1,4 +1,4 @@
-"""A streamed answer: judged as it comes, held back, ended cleanly whatever happens."""
+"""A streamed answer: judged as it comes, held back, and always ended with a clean event."""
 
 from __future__ import annotations
 
@@ -14,25 +14,32 @@ from starlette.types import Receive, Scope, Send
 
 from promptguard.errors import ProviderError
 from promptguard.providers import SseParser
-from promptguard.service.answers import DONE, Envelope, error_events, event, refusal_events
-from promptguard.service.completion import Answer, read_answer
-from promptguard.service.faults import Fault
-from promptguard.service.holdback import HoldBack
+from promptguard.service.errors import ApiError
 from promptguard.service.intake import Admission
-from promptguard.service.replies import ReplyDesk
-from promptguard.service.upstream import Upstream
+from promptguard.service.openai_wire import (
+    DONE,
+    ChatRequest,
+    Completion,
+    Envelope,
+    error_events,
+    read_completion,
+    refusal_events,
+    sse_event,
+)
+from promptguard.service.replies import HoldBack, ReplyRecorder
+from promptguard.service.upstream import Upstream, disconnected
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamedReply:
-    """One answer under way. `opened` holds the upstream's response and closes it."""
+    """One streamed answer. `opened` holds the upstream's response and closes it."""
 
     admission: Admission
-    desk: ReplyDesk
+    recorder: ReplyRecorder
     upstream: Upstream
     response: httpx.Response
     opened: AsyncExitStack
-    model: str
+    chat: ChatRequest
     holdback_chars: int
     _is_settled: bool = field(default=False, init=False)
     _is_finished: bool = field(default=False, init=False)
@@ -43,33 +50,34 @@ class StreamedReply:
         """Yield the events for the client; the answer is recorded before the last of them."""
         is_enforced = self.admission.result.is_enforced
         hold = HoldBack(self.holdback_chars if is_enforced else 0)
-        watcher = self.desk.watcher(self.admission)
+        judge = self.recorder.judge_of(self.admission)
         try:
             try:
-                async for data in self._datas():
-                    hold.take(data, self._read(data))
+                async for data in self._event_data():
+                    hold.take(data, self._completion(data))
                     if is_enforced and hold.is_due:
-                        if await watcher.is_bad(hold.answers):
+                        if await judge.is_bad(hold.answers):
                             async for piece in self._cut(hold):
                                 yield piece
                             return
                         hold.judged()
                     for piece in self._released(hold.release()):
                         yield piece
-                fault = None if self._is_finished else self.upstream.cut_off()
-            except (Fault, ProviderError, httpx.HTTPError) as error:
-                fault = error if isinstance(error, Fault) else self.upstream.cut_off()
-            if await watcher.is_bad(hold.answers):
+                error = None if self._is_finished else self.upstream.cut_off()
+            except (ApiError, ProviderError, httpx.HTTPError) as failure:
+                error = failure if isinstance(failure, ApiError) else self.upstream.cut_off()
+            # The end has not been judged yet, whether the stream is whole or broke off.
+            if await judge.is_bad(hold.answers):
                 async for piece in self._cut(hold):
                     yield piece
                 return
-            async for piece in self._ended(hold, fault):
+            async for piece in self._ended(hold, error):
                 yield piece
         finally:
             await self._leave(hold)
 
-    async def _datas(self) -> AsyncIterator[str]:
-        """Yield the data of each event up to the end mark."""
+    async def _event_data(self) -> AsyncIterator[str]:
+        """Yield the data of each event before `[DONE]`."""
         parser = SseParser()
         async for piece in self.response.aiter_bytes():
             for data in parser.feed(piece):
@@ -80,56 +88,68 @@ class StreamedReply:
             if data.strip() != "[DONE]":
                 yield data
 
-    def _read(self, data: str) -> Answer:
-        answer = read_answer(data)
-        if answer is None:
+    def _completion(self, data: str) -> Completion:
+        completion = read_completion(data)
+        if completion is None:
             raise self.upstream.garbled()
-        if answer.is_error:
+        if completion.is_error:
             raise self.upstream.cut_off()
-        if self._envelope is None and answer.id:
+        if self._envelope is None and completion.id:
             self._envelope = Envelope(
-                id=answer.id, model=answer.model or self.model, created=answer.created
+                id=completion.id,
+                model=completion.model or self.chat.model,
+                created=completion.created,
             )
-        self._is_finished = self._is_finished or any(piece.is_last for piece in answer.pieces)
-        return answer
+        self._is_finished = self._is_finished or any(
+            choice.is_last for choice in completion.choices
+        )
+        return completion
 
-    def _released(self, datas: list[str]) -> Iterator[bytes]:
-        for data in datas:
+    def _released(self, chunks: list[str]) -> Iterator[bytes]:
+        for data in chunks:
             self._has_begun = True
-            yield event(data)
+            yield sse_event(data)
 
-    async def _ended(self, hold: HoldBack, fault: Fault | None) -> AsyncIterator[bytes]:
-        if fault is None or hold.text:
+    async def _ended(self, hold: HoldBack, error: ApiError | None) -> AsyncIterator[bytes]:
+        if error is None or hold.text:
             await self._settle(hold.text)
         for piece in self._released(hold.release(everything=True)):
             yield piece
-        if fault is None:
+        if error is None:
             yield DONE
             return
-        for piece in error_events(fault):
+        for piece in error_events(error):
             yield piece
 
     async def _cut(self, hold: HoldBack) -> AsyncIterator[bytes]:
+        # The rest would be generated and paid for, and thrown away.
         await self.opened.aclose()
-        refusal = self.desk.refusal
+        refusal = self.recorder.refusal
         shown = f"{hold.sent}\n\n" if hold.sent else ""
         await self._settle(shown + refusal)
-        envelope = self._envelope or Envelope(model=self.model, created=int(time.time()))
+        envelope = self._envelope or Envelope(model=self.chat.model, created=int(time.time()))
         text = f"\n\n{refusal}" if hold.sent else refusal
-        for piece in refusal_events(envelope, text, begins=not self._has_begun):
+        for piece in refusal_events(
+            envelope,
+            text,
+            begins=not self._has_begun,
+            choices=self.chat.choice_count,
+            has_usage=self.chat.wants_usage,
+        ):
             yield piece
 
     async def _settle(self, text: str) -> None:
         self._is_settled = True
-        await self.desk.record(self.admission, text)
+        await self.recorder.record(self.admission, text)
 
     async def _leave(self, hold: HoldBack) -> None:
         if not self._is_settled:
             self._is_settled = True
+            # The client has left, and with it this task: what it has read is recorded beside it.
             if hold.sent:
-                self.desk.background.spawn(self.desk.record(self.admission, hold.sent))
+                self.recorder.background.spawn(self.recorder.record(self.admission, hold.sent))
             else:
-                self.desk.intake.failed(self.admission)
+                self.recorder.intake.mark_unanswered(self.admission)
         await self.opened.aclose()
 
 
@@ -150,7 +170,7 @@ class EventStream(Response):
         """Send the stream."""
         del scope
         pump = asyncio.ensure_future(self._pump(send))
-        gone = asyncio.ensure_future(_disconnected(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -178,8 +198,3 @@ class EventStream(Response):
     async def _sent(self, send: Send, message: dict[str, object]) -> None:
         async with asyncio.timeout(self._client_timeout_s):
             await send(message)
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

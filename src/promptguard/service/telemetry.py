@@ -1,17 +1,29 @@
-"""What is counted, timed and traced: Prometheus metrics and OpenTelemetry spans, never text."""
+"""Metrics, traces, structured logs and the audit log. None of them ever holds message text."""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TextIO
 
 from opentelemetry import trace
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from promptguard.controller import TurnResult
+from promptguard.errors import ConfigError
+from promptguard.service.verdicts import log_fields, span_attributes
+
+LOGGER = logging.getLogger("promptguard.service")
+AUDIT = logging.getLogger("promptguard.audit")
+Field = str | int | float | bool | None | list[str]
 
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _LONG_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -26,7 +38,7 @@ class Exposition:
 
 
 class Telemetry:
-    """One service's numbers, in a registry of its own."""
+    """The metrics and spans of one service, in a registry of its own."""
 
     def __init__(
         self,
@@ -36,6 +48,7 @@ class Telemetry:
     ) -> None:
         self._tracer = tracer or trace.get_tracer("promptguard")
         self._timer = timer
+        # Not the process-wide registry: tests and embedders run several services in one process.
         self._registry = registry = CollectorRegistry()
         self._turns = Counter(
             "promptguard_turns", "Turns judged, by action", ["action"], registry=registry
@@ -102,29 +115,25 @@ class Telemetry:
         self._requests.labels(route=route, status=str(status)).inc()
 
     def turn(self, result: TurnResult) -> None:
-        """Count a judged turn and note its verdict on the current span."""
+        """Count a judged turn and add its verdict to the current span."""
         self._turns.labels(action=result.action.value).inc()
         if result.verdict is None:
             self._unjudged.inc()
             return
-        verdict = result.verdict
         trace.get_current_span().add_event(
-            "gen_ai.evaluation.result",
-            {
-                "gen_ai.evaluation.name": "promptguard.conversation_risk",
-                "gen_ai.evaluation.score.value": verdict.risk,
-                "gen_ai.evaluation.score.label": verdict.mode.name,
-                "gen_ai.evaluation.explanation": ", ".join(
-                    entry.signal for entry in verdict.top_evidence
-                ),
-                "promptguard.action": verdict.action.value,
-                "promptguard.tags": list(verdict.tags),
-            },
+            "gen_ai.evaluation.result", span_attributes(result.verdict)
         )
+
+    def admitted(self, result: TurnResult, *, history: str, key: str) -> None:
+        """Count how the resent history compared, and log one line for the turn."""
+        self._history.labels(kind=history).inc()
+        level = logging.WARNING if result.is_blocked or result.fault else logging.INFO
+        fields = {**log_fields(result), "history": history, "key": key}
+        LOGGER.log(level, "turn", extra={"fields": fields})
 
     @contextmanager
     def turn_span(self, operation: str, *, model: str, provider: str) -> Iterator[trace.Span]:
-        """Trace one turn, named as the conventions for generative AI have it."""
+        """Trace one turn, named by OpenTelemetry's conventions for generative AI."""
         with self._tracer.start_as_current_span(f"{operation} {model}".strip()) as span:
             span.set_attribute("gen_ai.operation.name", operation)
             if model:
@@ -133,17 +142,13 @@ class Telemetry:
                 span.set_attribute("gen_ai.provider.name", provider)
             yield span
 
-    def history(self, kind: str) -> None:
-        """Count how a resent history compared."""
-        self._history.labels(kind=kind).inc()
-
     def reply_cut(self) -> None:
         """Count a reply that was cut, or in detect mode would have been."""
         self._cut.inc()
 
     @contextmanager
     def calling_upstream(self) -> Iterator[None]:
-        """Time one call to the upstream, where it answers."""
+        """Time one call to the upstream; calls that fail are counted, not timed."""
         start = self._timer()
         yield
         self._upstream_seconds.observe(self._timer() - start)
@@ -159,3 +164,104 @@ class Telemetry:
     def redacted(self, entries: int) -> None:
         """Count what retention dropped."""
         self._redacted.inc(entries)
+
+
+class AuditLog:
+    """Records administrative actions, also failed ones, in the log and in a file if named."""
+
+    def __init__(self, path: str | None, *, clock: Callable[[], float]) -> None:
+        self._path = path
+        self._clock = clock
+        if path is not None:
+            self._append(path, "")
+
+    @contextmanager
+    def action(self, actor: str, action: str, target: str, *, done: str = "done") -> Iterator[None]:
+        """Record an action before the block does it, and its outcome after it.
+
+        Raises ConfigError where the first record cannot be written, so that nothing is done
+        without a trace. `done` is the outcome of a block that does not raise.
+        """
+        self.record(actor, action, target, "begun")
+        try:
+            yield
+        except Exception as error:
+            self._record_outcome(actor, action, target, type(error).__name__)
+            raise
+        self._record_outcome(actor, action, target, done)
+
+    def record(self, actor: str, action: str, target: str, outcome: str) -> None:
+        """Record that `actor` did `action` to `target`."""
+        fields = {"actor": actor or "local", "action": action, "target": target, "outcome": outcome}
+        AUDIT.log(logging.INFO, "audit", extra={"fields": fields})
+        if self._path is not None:
+            at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
+            self._append(self._path, json.dumps({"time": at, **fields}) + "\n")
+
+    def _record_outcome(self, actor: str, action: str, target: str, outcome: str) -> None:
+        try:
+            self.record(actor, action, target, outcome)
+        except ConfigError as error:
+            # The action cannot be undone, and its beginning is on record.
+            log(logging.ERROR, "audit outcome not recorded", error=error)
+
+    def _append(self, path: str, line: str) -> None:
+        try:
+            file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+            try:
+                os.write(file, line.encode())
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise ConfigError(
+                f"The audit file {path} cannot be written: {error.strerror}."
+            ) from None
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one line of JSON.
+
+    An exception is written as its type and place: its message may quote user text.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        fields = getattr(record, "fields", None)
+        if isinstance(fields, dict):
+            line |= fields
+        if record.exc_info and record.exc_info[0] is not None:
+            line["error"] = record.exc_info[0].__name__
+            line["where"] = _where(record)
+        return json.dumps(line, ensure_ascii=True, default=str)
+
+
+def log(level: int, event: str, /, *, error: BaseException | None = None, **fields: Field) -> None:
+    """Write one event."""
+    LOGGER.log(level, event, extra={"fields": fields}, exc_info=error)
+
+
+def set_up_logs(level: str, stream: TextIO | None = None) -> None:
+    """Send our logs and the server's to `stream` (standard error) as JSON."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    for name in ("promptguard", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.propagate = False
+        logger.setLevel(level.upper() if name == "promptguard" else logging.WARNING)
+
+
+def _where(record: logging.LogRecord) -> list[str]:
+    trace = record.exc_info[2] if record.exc_info else None
+    places = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}:{code.co_name}")
+        trace = trace.tb_next
+    return places[-6:]

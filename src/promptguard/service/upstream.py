@@ -1,25 +1,34 @@
-"""Passing requests on: which headers go, and what the client is told when it fails."""
+"""The model behind the gateway: which headers are passed on, and how failures are reported."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import httpx
+from starlette.requests import Request
+from starlette.types import Receive
 
 from promptguard.errors import CircuitOpen, ConfigError, ProviderError, ProviderTimeout
 from promptguard.providers import Endpoint
-from promptguard.service.faults import Fault
+from promptguard.service.errors import ApiError
 from promptguard.service.telemetry import Telemetry
 
+# Allow-lists in both directions: our own keys, cookies and routing headers stay here.
 _PASSED_ON = ("openai-", "x-title", "http-referer", "x-request-id", "traceparent", "tracestate")
 _PASSED_BACK = ("openai-", "x-request-id", "x-ratelimit-", "retry-after", "content-type")
+_USER_INFO = re.compile(r"//[^/?#\s]*@")
+_QUERY = re.compile(r"(\w+://[^\s?#]*)[?#]\S*")
 CHAT = "/chat/completions"
+T = TypeVar("T")
 
 
 class Upstream:
-    """The model behind the gateway; every failure is counted and raised as a Fault."""
+    """The model behind the gateway; every failure is counted and raised as an ApiError."""
 
     def __init__(
         self, endpoint: Endpoint, telemetry: Telemetry, *, env: Mapping[str, str] | None = None
@@ -59,7 +68,7 @@ class Upstream:
                 response = await self._endpoint.send(method, path, body=body, headers=headers)
         except (ProviderError, ConfigError) as error:
             raise self._failure(error) from None
-        self._check(response)
+        self._check(response, headers)
         return response
 
     @asynccontextmanager
@@ -70,48 +79,51 @@ class Upstream:
         try:
             opened = self._endpoint.stream("POST", CHAT, body=body, headers=headers)
             async with opened as response:
-                self._check(response)
+                self._check(response, headers)
                 yield response
         except (ProviderError, ConfigError) as error:
             raise self._failure(error) from None
 
     def check_stream(self, response: httpx.Response) -> None:
-        """Raise a Fault unless the answer is a stream of events."""
+        """Raise an ApiError unless the answer is a stream of events."""
         if "text/event-stream" not in response.headers.get("content-type", ""):
             raise self.garbled()
 
-    def garbled(self) -> Fault:
-        """Return the fault for an answer that is no chat completion."""
+    def garbled(self) -> ApiError:
+        """Return the error for an answer that is no chat completion."""
         self._telemetry.upstream_error("garbled")
-        return Fault(
+        return ApiError(
             502,
             f"{self.name} answered with something that is not a chat completion.",
             code="upstream_error",
         )
 
-    def cut_off(self) -> Fault:
-        """Return the fault for a stream that ended in the middle."""
+    def cut_off(self) -> ApiError:
+        """Return the error for a stream that ended in the middle."""
         self._telemetry.upstream_error("cut_off")
-        return Fault(502, f"{self.name} broke off its answer; try again.", code="upstream_error")
+        return ApiError(502, f"{self.name} broke off its answer; try again.", code="upstream_error")
 
-    def _check(self, response: httpx.Response) -> None:
+    def _check(self, response: httpx.Response, headers: Mapping[str, str]) -> None:
+        """Raise for what the client cannot mend; a wrong key of its own it can."""
         status = response.status_code
-        if status >= 500 or status in (401, 403) or 300 <= status < 400:
+        is_our_key = status in (401, 403) and "authorization" not in headers
+        # Redirects are failures: following one could send the conversation elsewhere.
+        if status >= 500 or is_our_key or 300 <= status < 400:
             self._telemetry.upstream_error("status")
             retry = response.headers.get("retry-after")
-            raise Fault(
+            raise ApiError(
                 504 if status == 504 else 502,
                 f"{self.name} answered with status {status}.",
                 code="upstream_error",
                 headers={"retry-after": retry} if retry else None,
             )
 
-    def _failure(self, error: ProviderError | ConfigError) -> Fault:
+    def _failure(self, error: ProviderError | ConfigError) -> ApiError:
         kinds = {ProviderTimeout: "timeout", CircuitOpen: "circuit_open", ConfigError: "not_set_up"}
         kind = kinds.get(type(error), "unreachable")
         self._telemetry.upstream_error(kind)
         status = 504 if isinstance(error, ProviderTimeout) else 502
-        return Fault(status, str(error), code=f"upstream_{kind}")
+        return ApiError(status, str(error), code=f"upstream_{kind}")
 
 
 def headers_back(response: httpx.Response) -> dict[str, str]:
@@ -119,3 +131,33 @@ def headers_back(response: httpx.Response) -> dict[str, str]:
     return {
         name: value for name, value in response.headers.items() if name.startswith(_PASSED_BACK)
     }
+
+
+def without_credentials(text: str) -> str:
+    """Return `text` without the user names, passwords and queries of the URLs in it."""
+    return _QUERY.sub(r"\1", _USER_INFO.sub("//", text))
+
+
+async def while_connected(request: Request, work: Coroutine[object, object, T]) -> T:
+    """Return the result of `work`; cancel it when the client disconnects meanwhile.
+
+    A model's answer may take minutes and cost money, so it must not go on unread.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(disconnected(request.receive))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+    if task.cancelled():
+        raise ApiError(499, "The client left before the answer came.", code="client_left")
+    return task.result()
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

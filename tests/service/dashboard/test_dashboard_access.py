@@ -1,4 +1,4 @@
-"""Who may look: the seal on the cookie, and rights that end."""
+"""Who may look: the signed cookie, and rights that end."""
 
 from __future__ import annotations
 
@@ -9,38 +9,35 @@ from hypothesis import strategies as st
 
 from promptguard.config import KeyConfig
 from promptguard.service.auth import Scope, key_hash
-from promptguard.service.dashboard.access import VISIT_S, Access, Seal
-from promptguard.service.dashboard.login import safe_next
+from promptguard.service.dashboard.access import VISIT_S, Access, safe_next
 from promptguard.testing import ManualClock
 
 
-def test_a_sealed_cookie_opens_again_until_it_expires() -> None:
-    """The name and mark come back; after the time they do not."""
-    seal = Seal()
-    value = seal.close("reader", "mark", 100.0)
-    assert seal.open(value, 99.0) == ("reader", "mark")
-    assert seal.open(value, 100.0) is None
+def access(secret: bytes | None = None) -> Access:
+    return Access(lambda: KEYS, clock=ManualClock(), secret=secret)
 
 
-def test_another_process_does_not_open_it() -> None:
-    """The secret dies with the process."""
-    assert Seal().open(Seal().close("reader", "mark", 100.0), 0.0) is None
+def test_another_process_does_not_accept_the_cookie() -> None:
+    """The secret lives as long as the process."""
+    assert access().visitor(access().sign_in(READ_KEY)) is None
 
 
 @given(st.text(max_size=200))
-def test_rubbish_opens_nothing(value: str) -> None:
+def test_rubbish_is_no_cookie(value: str) -> None:
     """Any text may come as a cookie."""
-    assert Seal().open(value, 0.0) is None
+    assert access().visitor(value) is None
 
 
 @given(st.integers(min_value=0), st.characters())
-def test_a_changed_cookie_opens_nothing(place: int, letter: str) -> None:
-    """One changed character breaks the seal."""
-    seal = Seal(secret=b"x" * 32)
-    value = seal.close("reader", "mark", 100.0)
+def test_a_changed_cookie_is_refused(place: int, letter: str) -> None:
+    """One changed character breaks the signature."""
+    visits = access(b"x" * 32)
+    value = visits.sign_in(READ_KEY)
+    assert value is not None
+    assert visits.visitor(value) is not None
     at = place % len(value)
     changed = value[:at] + letter + value[at + 1 :]
-    assert changed == value or seal.open(changed, 0.0) is None
+    assert changed == value or visits.visitor(changed) is None
 
 
 def test_a_key_taken_out_of_the_settings_ends_its_visits() -> None:
@@ -71,6 +68,20 @@ def test_a_visit_ends_after_half_a_day() -> None:
     cookie = access.sign_in(READ_KEY)
     clock.advance(VISIT_S)
     assert access.visitor(cookie) is None
+
+
+def test_signing_out_ends_every_copy_of_the_cookie() -> None:
+    """A stolen copy is worth nothing then, nor is a page left open; other visits go on."""
+    visits = access()
+    cookie, other = visits.sign_in(READ_KEY), visits.sign_in(READ_KEY)
+    visitor = visits.visitor(cookie)
+    assert visitor is not None
+    visits.sign_out(cookie)
+    assert visits.visitor(cookie) is None
+    assert not visitor.may(Scope.READ)
+    assert visits.visitor(other) is not None
+    visits.sign_out("rubbish")
+    visits.sign_out(None)
 
 
 def test_keys_added_later_end_the_visits_of_the_local_user() -> None:

@@ -87,6 +87,24 @@ async def test_a_session_that_is_not_there_is_a_404() -> None:
         assert "Session not found" in answer.text
 
 
+@pytest.mark.parametrize("session_id", ["%00", "a" * 600, ""])
+async def test_an_id_that_no_store_takes_is_a_404(session_id: str) -> None:
+    """Whatever stands in the address, the page says that there is no such session."""
+    async with open_site() as site:
+        answer = await site.client.get(f"/dashboard/session?id={session_id}")
+        assert answer.status_code == 404
+        assert "Session not found" in answer.text
+
+
+async def test_a_websocket_of_another_origin_is_refused() -> None:
+    """A page elsewhere could open one in the visitor's browser, cookie and all."""
+    async with open_site(keys=KEYS) as site:
+        await site.client.post("/dashboard/login", data={"key": READ_KEY})
+        cookie = f"promptguard_visit={site.client.cookies['promptguard_visit']}"
+        assert await site.websocket(cookie, "http://evil.example") == "websocket.close"
+        assert await site.websocket(cookie, "http://127.0.0.1:8787") != "websocket.close"
+
+
 async def test_sessions_of_other_tenants_are_not_shown() -> None:
     """A visitor sees one tenant."""
     async with open_site() as site:

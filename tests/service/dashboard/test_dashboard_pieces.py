@@ -13,20 +13,30 @@ from promptguard.protocols import FilReading, SessionLabel
 from promptguard.risk.explain import Attribution
 from promptguard.runs.rendering import headline_rows
 from promptguard.runs.report import SCHEMA, read_report
-from promptguard.service.dashboard.cards import cards_of, judged_from, points_of
-from promptguard.service.dashboard.explanation import counterfactual, reached_html, replay_html
-from promptguard.service.dashboard.labels import labels_html
-from promptguard.service.dashboard.markup import nats_text, risk_text, turns_in_words
-from promptguard.service.dashboard.quality import report_html
-from promptguard.service.dashboard.rows import row_html, row_of
-from promptguard.service.dashboard.sessions import Filter
-from promptguard.service.dashboard.signal_table import shares_of
-from promptguard.service.dashboard.transcript import turn_html
+from promptguard.service.dashboard.quality import report_html, shares_of
+from promptguard.service.dashboard.session import labels_html
+from promptguard.service.dashboard.sessions import Filter, row_html, row_of
+from promptguard.service.dashboard.templates import nats_text, risk_text, turns_in_words
+from promptguard.service.dashboard.transcript import (
+    cards_of,
+    counterfactual,
+    points_of,
+    reached_html,
+    replay_html,
+    turn_html,
+)
+from promptguard.service.verdicts import (
+    ExplanationView,
+    explanation_view,
+    replay_view,
+    stored_verdict,
+)
 from promptguard.state import (
     Action,
     Evidence,
     Ledger,
     Mode,
+    ModeEntry,
     SessionProfile,
     SessionState,
     TranscriptEntry,
@@ -77,8 +87,8 @@ def verdict(turn: int, *, mode: Mode = Mode.SAFE, action: Action = Action.ALLOW)
 
 def explanation(
     last: TurnVerdict, alone: Action = Action.ALLOW, without: tuple[int, ...] | None = None
-) -> Explanation:
-    return Explanation(
+) -> ExplanationView:
+    explanation = Explanation(
         verdict=last,
         attribution=Attribution(
             prior=-3.0, nats=0.0, risk=0.05, entries=(), by_turn=(), by_signal=()
@@ -89,6 +99,7 @@ def explanation(
         verdicts=(last,),
         is_partial=False,
     )
+    return explanation_view("s", explanation)
 
 
 def state(**changes: object) -> SessionState:
@@ -137,7 +148,7 @@ def test_text_that_was_not_kept_is_said_to_be_missing() -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"action": "explode"}', '{"mode": "SAFE"}'])
 def test_a_verdict_of_another_form_is_left_out(text: str) -> None:
     """A store written by another version does not break the page."""
-    assert judged_from(text) is None
+    assert stored_verdict(entry(0, Role.USER, "hi", text)) is None
 
 
 def test_a_turn_nobody_could_judge_says_why() -> None:
@@ -161,15 +172,23 @@ def test_a_replay_lists_only_turns_that_differ() -> None:
     """Equal turns are counted, not listed."""
     same, ours = verdict(1), verdict(2)
     theirs = verdict(2, mode=Mode.CRITICAL, action=Action.BLOCK)
-    shown = replay_html([(same, same), (ours, theirs)], "Preset strict")
+    shown = replay_html(replay_view("s", [(same, same), (ours, theirs)]), "Preset strict")
     assert "1 of 2 turns differ" in shown
     assert "CRITICAL" in shown
-    assert "same mode and the same action" in replay_html([(same, same)], "Preset strict")
+    assert "same mode and the same action" in replay_html(
+        replay_view("s", [(same, same)]), "Preset strict"
+    )
 
 
 def test_modes_are_listed_by_the_turn_that_reached_them() -> None:
     """Several modes of one turn stand together."""
-    shown = reached_html([(2, Mode.CAUTIOUS), (5, Mode.SUSPECT), (5, Mode.CRITICAL)])
+    shown = reached_html(
+        [
+            ModeEntry(turn=2, mode=Mode.CAUTIOUS),
+            ModeEntry(turn=5, mode=Mode.SUSPECT),
+            ModeEntry(turn=5, mode=Mode.CRITICAL),
+        ]
+    )
     assert shown.count("<li>") == 2
     assert "No mode above SAFE" in reached_html([])
 
@@ -272,7 +291,7 @@ def test_a_report_is_absent_or_broken_never_half_read(tmp_path: Path) -> None:
 
 def test_numbers_are_written_honestly() -> None:
     """No risk is rounded up to certainty; nothing is minus zero; turns read as a sentence."""
-    assert risk_text(0.9999) == "&gt;0.99"
+    assert risk_text(0.9999) == ">0.99"
     assert risk_text(1.0) == "1.00"
     assert nats_text(-0.001) == "0.00"
     assert nats_text(-1.5) == "−1.50"

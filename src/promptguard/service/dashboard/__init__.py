@@ -1,5 +1,5 @@
 """The web pages: sessions, one session, a playground, and how good the guard is."""
 
-from promptguard.service.dashboard.mount import mount_dashboard
+from promptguard.service.dashboard.app import mount_dashboard
 
 __all__ = ["mount_dashboard"]

@@ -1,66 +1,78 @@
-"""Who looks at the pages: the local user where there are no keys, else whoever signed in with one.
+"""Who sees the dashboard: the local user without keys, else whoever signed in with a key.
 
-The cookie names the key, never holds it. It is signed with a secret that dies with the process,
-and a key that is taken out of the settings ends every visit made with it.
+The cookie names the key and never holds it. It is signed with a secret that lives as long as the
+process, and a key removed from the settings ends every visit made with it.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
-import json
+import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import parse_qs, quote, urlsplit
+
+from itsdangerous import BadData, URLSafeSerializer
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from promptguard.config import KeyConfig
-from promptguard.service.auth import Authenticator, Principal, Scope, local_fault
+from promptguard.controller import Controller
+from promptguard.service.auth import Authenticator, Principal, local_only_error
+from promptguard.service.auth import Scope as KeyScope
+from promptguard.service.dashboard.templates import render
+from promptguard.service.telemetry import AuditLog
 
+PATH = "/dashboard"
 COOKIE = "promptguard_visit"
 VISIT_S = 12 * 3600
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
-    """Signs what a cookie says, and believes only what it signed itself."""
-
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-
-    def close(self, name: str, mark: str, expires: float) -> str:
-        """Return the cookie's value."""
-        body = base64.urlsafe_b64encode(json.dumps([name, mark, expires]).encode()).decode()
-        return f"{body}.{self._signature(body)}"
-
-    def open(self, value: str, now: float) -> tuple[str, str] | None:
-        """Return the key's name and mark; None where it is forged, broken or too old."""
-        body, _, signature = value.partition(".")
-        if not hmac.compare_digest(_bytes(signature), _bytes(self._signature(body))):
-            return None
-        try:
-            name, mark, expires = json.loads(base64.urlsafe_b64decode(body))
-        except (ValueError, binascii.Error):
-            return None
-        return (str(name), str(mark)) if now < float(expires) else None
-
-    def _signature(self, body: str) -> str:
-        return hmac.new(self.secret, _bytes(body), hashlib.sha256).hexdigest()
+_CONTEXT = "promptguard.dashboard"
+_VISITOR = "promptguard.visitor"
+_MAX_FORM_BYTES = 8192
+_OWN_PAGE = re.compile(r"/[A-Za-z0-9._~%=&?:@+-]*\Z")
+_OPEN_PATHS = ("/login", "/assets/", "/_nicegui/", "/favicon")
+_SOCKET_PATH = "/_nicegui_ws/"
+# NiceGUI compiles its templates in the browser and writes its scripts into the page, so inline
+# scripts and eval stay allowed; what the policy forbids is every host but our own.
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; "
+    "connect-src 'self' ws: wss:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+_SECURITY_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+}
 
 
 class Access:
-    """Lets visitors in. `keys` are the keys in force, asked anew each time."""
+    """Signs visitors in. `keys` returns the keys in force and is called at each check."""
 
     def __init__(
         self,
         keys: Callable[[], tuple[KeyConfig, ...]],
         *,
         clock: Callable[[], float],
-        seal: Seal | None = None,
+        secret: bytes | None = None,
     ) -> None:
         self._keys = keys
         self._clock = clock
-        self._seal = seal or Seal()
+        self._ended: dict[str, float] = {}
+        # The base64 form of 48 bytes has no spare bits, so no other text has the same signature.
+        self._serializer = URLSafeSerializer(
+            secret or secrets.token_bytes(32),
+            salt=COOKIE,
+            signer_kwargs={"digest_method": hashlib.sha384},
+        )
 
     @property
     def needs_key(self) -> bool:
@@ -68,69 +80,240 @@ class Access:
         return bool(self._keys())
 
     def sign_in(self, key: str) -> str | None:
-        """Return the cookie for a visitor with this key; None where it may not read."""
-        found = Authenticator(self._keys(), clock=self._clock).identify(key)
-        if found is None or Scope.READ not in found.scopes:
+        """Return the cookie for a visitor with this key; None where it lacks the scope read."""
+        principal = Authenticator(self._keys(), clock=self._clock).identify(key)
+        if principal is None or KeyScope.READ not in principal.scopes:
             return None
-        mark = next(_mark(known) for known in self._keys() if known.name == found.name)
-        return self._seal.close(found.name, mark, self._clock() + VISIT_S)
+        mark = next(_mark(known) for known in self._keys() if known.name == principal.name)
+        expires_s, visit = self._clock() + VISIT_S, secrets.token_hex(8)
+        return str(self._serializer.dumps([principal.name, mark, expires_s, visit]))
+
+    def sign_out(self, cookie: str | None) -> None:
+        """Refuse the cookie from now on, even if someone kept a copy of it."""
+        now = self._clock()
+        self._ended = {visit: end for visit, end in self._ended.items() if end > now}
+        if (content := self._content(cookie)) is not None:
+            _, _, expires_s, visit = content
+            self._ended[visit] = expires_s
 
     def visitor(self, cookie: str | None) -> Visitor | None:
-        """Return whom the cookie stands for; the local user where there are no keys."""
+        """Return the visitor with this cookie; the local user where there are no keys."""
         if not self.needs_key:
-            return Visitor(access=self, name="", mark="")
-        said = None if cookie is None else self._seal.open(cookie, self._clock())
-        if said is None:
+            return Visitor(access=self)
+        if (content := self._content(cookie)) is None:
             return None
-        found = Visitor(access=self, name=said[0], mark=said[1])
-        return found if found.may(Scope.READ) else None
+        name, mark, expires_s, visit = content
+        visitor = Visitor(access=self, name=name, mark=mark, visit=visit)
+        return visitor if self._clock() < expires_s and visitor.may(KeyScope.READ) else None
 
-    def principal(self, name: str, mark: str) -> Principal | None:
-        """Return the holder of a key that is still in force."""
+    def _content(self, cookie: str | None) -> tuple[str, str, float, str] | None:
+        """Return key name, mark, expiry and visit of a cookie that this process signed."""
+        try:
+            name, mark, expires_s, visit = self._serializer.loads(cookie or "")
+        except (BadData, UnicodeError):
+            return None
+        return name, mark, expires_s, visit
+
+    def principal(self, name: str, mark: str, visit: str) -> Principal | None:
+        """Return the holder of a key that is still in force, in a visit that is not ended."""
         keys = self._keys()
+        if visit in self._ended:
+            return None
         if not keys:
             return Principal() if not name else None
         for known in keys:
             if known.name == name and hmac.compare_digest(_mark(known), mark):
-                scopes = frozenset(Scope(scope) for scope in known.scopes)
+                scopes = frozenset(KeyScope(scope) for scope in known.scopes)
                 return Principal(name=known.name, tenant=known.tenant, scopes=scopes)
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """Someone looking at a page, perhaps for hours: rights are asked for at each action."""
+    """Someone with an open page, perhaps for hours: rights are looked up at each action."""
 
     access: Access
-    name: str
-    mark: str
+    name: str = ""
+    mark: str = ""
+    visit: str = ""
 
-    def may(self, *scopes: Scope) -> bool:
+    def may(self, *scopes: KeyScope) -> bool:
         """Say whether the visitor has one of the scopes now."""
-        found = self.access.principal(self.name, self.mark)
-        return found is not None and bool(found.scopes & set(scopes))
+        return bool(self.principal.scopes & set(scopes))
 
     @property
     def principal(self) -> Principal:
-        """The visitor as the rest of the service knows callers; without rights once they ended."""
-        found = self.access.principal(self.name, self.mark)
-        return found or Principal(name=self.name, tenant="", scopes=frozenset())
+        """The visitor as a caller; without any scope once the visit is over."""
+        known = self.access.principal(self.name, self.mark, self.visit)
+        return known or Principal(name=self.name, tenant="", scopes=frozenset())
 
     @property
     def tenant(self) -> str:
-        """Whose sessions the visitor sees."""
+        """The tenant whose sessions the visitor sees."""
         return self.principal.tenant
 
 
-def is_local(headers: Mapping[str, str], peer: str | None) -> bool:
-    """Say whether a request comes from this machine and from one of its own pages."""
-    return local_fault(headers, peer) is None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardContext:
+    """What the pages of one application work with; `report` returns the report's path."""
+
+    controller: Controller
+    access: Access
+    audit: AuditLog
+    report: Callable[[], Path]
+    clock: Callable[[], float]
+
+
+def context_of(request: HTTPConnection) -> DashboardContext:
+    """Return the context of the application that a request came to."""
+    context = request.scope.get(_CONTEXT)
+    assert isinstance(context, DashboardContext), "DashboardAuth runs before every page"
+    return context
+
+
+def visitor_of(request: HTTPConnection) -> Visitor:
+    """Return who looks at a page."""
+    visitor = request.scope.get(_VISITOR)
+    assert isinstance(visitor, Visitor), "DashboardAuth runs before every page"
+    return visitor
+
+
+def base_of(request: HTTPConnection) -> str:
+    """Return the path that every link on a page begins with."""
+    return str(request.scope.get("root_path", ""))
+
+
+class DashboardAuth:
+    """ASGI middleware around the pages: admits visitors and adds security headers."""
+
+    def __init__(self, app: ASGIApp, context: DashboardContext) -> None:
+        self._app = app
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a visitor on; send anyone else to the sign-in form."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        visitor = self._visitor(scope)
+        if visitor is None and not _path(scope).startswith(_OPEN_PATHS):
+            await self._refuse(scope, receive, send)
+            return
+        scope[_CONTEXT], scope[_VISITOR] = self._context, visitor
+        secured = send if scope["type"] == "websocket" else _with_security_headers(send)
+        await self._app(scope, receive, secured)
+
+    def _visitor(self, scope: Scope) -> Visitor | None:
+        headers = Headers(scope=scope)
+        access = self._context.access
+        if not access.needs_key and not _is_local(scope, headers):
+            return None
+        # Browsers let pages of any origin open a websocket, with our cookie.
+        if scope["type"] == "websocket" and not _is_own_origin(headers):
+            return None
+        return access.visitor(_cookie_in(headers))
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await self._refusal(scope)(scope, receive, _with_security_headers(send))
+
+    def _refusal(self, scope: Scope) -> Response:
+        if not self._context.access.needs_key:
+            return PlainTextResponse("Without API keys the pages are for this machine only.", 403)
+        path = _path(scope)
+        if scope["method"] != "GET" or path.startswith(_SOCKET_PATH):
+            return PlainTextResponse("Sign in first.", 401)
+        query = scope.get("query_string", b"").decode("latin-1")
+        wanted = safe_next(f"{path}?{query}" if query else path)
+        return RedirectResponse(f"{PATH}/login?next={quote(wanted, safe='')}", status_code=303)
+
+
+async def show_login(request: Request) -> Response:
+    """Answer with the sign-in form; where nobody needs a key, lead to the first page."""
+    if not context_of(request).access.needs_key:
+        return RedirectResponse(f"{base_of(request)}/", status_code=303)
+    return _form(request, safe_next(request.query_params.get("next", "/")))
+
+
+async def sign_in(request: Request) -> Response:
+    """Take a key from the form; set the cookie and go on, or show the form again."""
+    if not _is_own_origin(request.headers):
+        return PlainTextResponse("This form is not ours.", 403)
+    body = await request.body()
+    if len(body) > _MAX_FORM_BYTES:
+        return PlainTextResponse("This form is too long.", 413)
+    fields = parse_qs(body.decode("utf-8", "replace"))
+    wanted = safe_next(fields.get("next", ["/"])[0])
+    cookie = context_of(request).access.sign_in(fields.get("key", [""])[0].strip())
+    if cookie is None:
+        return _form(request, wanted, error="This is not a key with the scope read.", status=401)
+    response = RedirectResponse(f"{base_of(request)}{wanted}", status_code=303)
+    response.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=VISIT_S,
+        path=base_of(request) or "/",
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https",
+    )
+    return response
+
+
+async def sign_out(request: Request) -> Response:
+    """End the visit and delete its cookie."""
+    context_of(request).access.sign_out(_cookie_in(request.headers))
+    response = RedirectResponse(f"{base_of(request)}/login", status_code=303)
+    response.delete_cookie(COOKIE, path=base_of(request) or "/", httponly=True, samesite="lax")
+    return response
+
+
+def safe_next(wanted: str) -> str:
+    """Return a path among our own pages; anything else becomes the first page."""
+    return wanted if _OWN_PAGE.match(wanted) else "/"
+
+
+def _form(request: Request, wanted: str, *, error: str = "", status: int = 200) -> HTMLResponse:
+    html = render("frame", "login", base_of(request), version("promptguard"), wanted, error)
+    return HTMLResponse(html, status_code=status, headers={"cache-control": "no-store"})
+
+
+def _cookie_in(headers: Mapping[str, str]) -> str | None:
+    try:
+        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return None if morsel is None else morsel.value
+
+
+def _is_own_origin(headers: Mapping[str, str]) -> bool:
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == headers.get("host")
+
+
+def _is_local(scope: Scope, headers: Mapping[str, str]) -> bool:
+    client = scope.get("client")
+    return local_only_error(headers, client[0] if client else None) is None
 
 
 def _mark(known: KeyConfig) -> str:
-    """Return what tells one key from its successor of the same name, without its hash."""
+    """Return what tells a key from its successor of the same name, without its stored hash."""
     return hashlib.sha256(f"mark:{known.sha256}".encode()).hexdigest()[:24]
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # a cookie may hold anything
+def _path(scope: Scope) -> str:
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    return path.removeprefix(root) if root else path
+
+
+def _with_security_headers(send: Send) -> Send:
+    async def secured(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return secured

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from dataclasses import dataclass, field
 
+from markupsafe import Markup
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 from starlette.requests import Request
@@ -13,21 +14,39 @@ from starlette.requests import Request
 from promptguard.controller import TurnResult
 from promptguard.errors import PromptGuardError, ProviderError
 from promptguard.protocols import SessionKey
+from promptguard.risk.explain import attribute
 from promptguard.scenarios import Scenario, shipped_scenarios
 from promptguard.service.auth import Scope
-from promptguard.service.dashboard.access import Visitor
-from promptguard.service.dashboard.charts import Point
-from promptguard.service.dashboard.chat import bubble_html, verdict_line
-from promptguard.service.dashboard.controls import Tag, button, choice, panel, raw
-from promptguard.service.dashboard.desk import Desk, base_of, desk_of, visitor_of
-from promptguard.service.dashboard.evidence import standing_html
-from promptguard.service.dashboard.explanation import alone_html, counterfactual
-from promptguard.service.dashboard.layout import Frame, page_frame
-from promptguard.service.dashboard.markup import esc, notice
-from promptguard.service.dashboard.rows import session_url
-from promptguard.service.session_key import Owner
+from promptguard.service.dashboard.access import (
+    DashboardContext,
+    Visitor,
+    base_of,
+    context_of,
+    visitor_of,
+)
+from promptguard.service.dashboard.charts import Bar, Point, evidence_bars, trajectory
+from promptguard.service.dashboard.components import (
+    Frame,
+    Tag,
+    button,
+    choice,
+    page_frame,
+    panel,
+    raw,
+    session_url,
+)
+from promptguard.service.dashboard.templates import notice, render
+from promptguard.service.dashboard.transcript import (
+    alone_html,
+    bars_of,
+    counterfactual,
+    point_of,
+)
+from promptguard.service.sessions import Owner
+from promptguard.service.verdicts import VerdictView, explanation_view, verdict_view
 from promptguard.state import SessionState
 
+_NAMED_SIGNALS = 2
 _SUBMIT = (
     "(e) => { e.preventDefault(); const box = e.target.elements.message; "
     "if (box.value.trim()) { emit(box.value); box.value = ''; } box.focus(); }"
@@ -42,7 +61,7 @@ async def show_playground(request: Request) -> None:
     """Build the page."""
     with page_frame(request, "/playground", "Playground") as frame:
         Playground(
-            desk=desk_of(request),
+            context=context_of(request),
             visitor=visitor_of(request),
             frame=frame,
             base=base_of(request),
@@ -53,7 +72,7 @@ async def show_playground(request: Request) -> None:
 class Playground:
     """One conversation that is being tried out."""
 
-    desk: Desk
+    context: DashboardContext
     visitor: Visitor
     frame: Frame
     base: str
@@ -93,35 +112,35 @@ class Playground:
 
     async def on_scenario(self, scenario_id: str) -> None:
         """Begin a bundled conversation."""
-        found = {scenario.id: scenario for scenario in shipped_scenarios()}
-        self._begin(found.get(scenario_id))
+        scenarios = {scenario.id: scenario for scenario in shipped_scenarios()}
+        self._begin(scenarios.get(scenario_id))
 
     async def on_new(self) -> None:
         """Begin an empty conversation, or the chosen one from its start."""
         self._begin(self.scenario)
 
     async def on_next(self) -> None:
-        """Say the next message of the bundled conversation."""
-        await self._say_next()
+        """Send the next message of the bundled conversation."""
+        await self._send_next()
 
     async def on_play(self) -> None:
-        """Say all that is left, or stop doing so."""
+        """Send all that is left, or stop doing so."""
         self.is_playing = not self.is_playing
         self._show_progress()
         key = self.key
         has_more = True
         while has_more and self.is_playing and self.key == key:
-            has_more = await self._say_next()
+            has_more = await self._send_next()
         self.is_playing = False
         self._show_progress()
 
     async def on_message(self, event: GenericEventArguments) -> None:
-        """Say what the visitor typed."""
+        """Send what the visitor typed."""
         if isinstance(event.args, str) and event.args.strip():
-            await self._said(event.args, (), None)
+            await self._send(event.args, (), None)
 
     async def on_model(self, name: str) -> None:
-        """Let the configured model answer, or nobody."""
+        """Choose whether the configured model answers."""
         self.answers = name == "model"
 
     def _place_scenarios(self) -> None:
@@ -147,7 +166,7 @@ class Playground:
             box.on("keydown", js_handler=_ENTER)
             Tag("button", "Send", classes="button primary", type="submit")
         form.on("submit", self.on_message, js_handler=_SUBMIT)
-        model = self.desk.controller.config.model
+        model = self.context.controller.config.model
         with Tag("div", classes="answerer"):
             if model is None:
                 Tag("span", "No model is configured: turns are judged, not answered.")
@@ -162,7 +181,7 @@ class Playground:
         self.is_playing = self.was_blocked = False
         self.points.clear()
         self.log.clear()
-        self.side.content = '<p class="quiet">Nothing was said yet.</p>'
+        self.side.content = str(render("parts", "quiet", "Nothing was said yet."))
         self._show_progress()
 
     def _show_progress(self) -> None:
@@ -171,51 +190,47 @@ class Playground:
         for each in (self.next_button, self.play_button):
             each.set_attribute("disabled", None if has_more or self.is_playing else "")
         self.play_button.text = "Stop" if self.is_playing else "Play all"
-        self.story.content = (
-            ""
-            if scenario is None
-            else f'<p><span class="tagged">{scenario.kind}</span> {esc(scenario.description)} '
-            f'<span class="quiet">Turn {self.place} of {len(scenario.turns)}.</span></p>'
-        )
+        story = "" if scenario is None else render("playground", "story", scenario, self.place)
+        self.story.content = str(story)
 
-    async def _say_next(self) -> bool:
+    async def _send_next(self) -> bool:
         scenario = self.scenario
         if scenario is None or self.place >= len(scenario.turns):
             return False
         turn = scenario.turns[self.place]
         self.place += 1
-        is_said = await self._said(turn.user, turn.tools, turn.reply)
+        is_judged = await self._send(turn.user, turn.tools, turn.reply)
         self._show_progress()
-        return is_said and self.place < len(scenario.turns)
+        return is_judged and self.place < len(scenario.turns)
 
-    async def _said(self, text: str, tools: tuple[str, ...], reply: str | None) -> bool:
+    async def _send(self, text: str, tools: tuple[str, ...], reply: str | None) -> bool:
         """Judge one message, show it and its verdict; False where that failed."""
         async with self.turn_taken:
             if not self.visitor.may(Scope.GUARD):
                 return False
             with self.log:
-                raw(bubble_html("user", "You", text, tools), classes="said")
-                verdict = raw('<span class="quiet">Judging…</span>', classes="judged")
+                raw(render("playground", "message", "user", "You", text, tools), classes="said")
+                verdict = raw(render("playground", "judging"), classes="judged")
             self._scroll()
             try:
                 if self.answers and reply is None and not tools:
                     result = await self._answered(text)
                 else:
                     result = await self._judged(text, tools, reply)
-                verdict.content = verdict_line(result)
+                verdict.content = str(_verdict_line(result))
                 self._take(result)
                 if result.is_blocked and not (self.is_playing and self.was_blocked):
                     await self._explain()
                 self.was_blocked = result.is_blocked
             except PromptGuardError as error:
-                verdict.content = notice(str(error), kind="bad")
+                verdict.content = str(notice(str(error), "bad"))
                 return False
             finally:
                 self._scroll()
             return True
 
     async def _judged(self, text: str, tools: tuple[str, ...], reply: str | None) -> TurnResult:
-        controller = self.desk.controller
+        controller = self.context.controller
         result = await controller.judge_turn(
             self.key.session_id, text, tenant=self.key.tenant, tool_contents=tools
         )
@@ -229,49 +244,68 @@ class Playground:
     async def _answered(self, text: str) -> TurnResult:
         shown = self._reply("…", is_blocked=False)
         pieces: list[str] = []
-        stream = self.desk.controller.stream_turn(self.key.session_id, text, tenant=self.key.tenant)
+        stream = self.context.controller.stream_turn(
+            self.key.session_id, text, tenant=self.key.tenant
+        )
         async for item in stream:
             if isinstance(item, TurnResult):
                 return item
             pieces.append(item)
-            shown.content = bubble_html("assistant", "Assistant", "".join(pieces))
+            shown.content = str(_message("Assistant", "".join(pieces)))
         raise ProviderError("The model ended its answer without a result.")
 
     def _reply(self, text: str, *, is_blocked: bool) -> ui.html:
         with self.log:
             who = "Guard" if is_blocked else "Assistant"
-            return raw(bubble_html("assistant", who, text), classes="said")
+            return raw(_message(who, text), classes="said")
 
     async def _explain(self) -> None:
-        found = await self.desk.controller.explain(self.key.session_id, tenant=self.key.tenant)
-        said = counterfactual(found)
-        self.frame.say(f"Turn {found.verdict.turn} was blocked.")
+        key = self.key
+        explained = await self.context.controller.explain(key.session_id, tenant=key.tenant)
+        explanation = explanation_view(key.session_id, explained)
+        self.frame.say(f"Turn {explanation.verdict.turn} was blocked.")
+        why, alone = counterfactual(explanation), alone_html(explanation)
         with self.log:
-            raw(
-                f'<div class="notice bad"><p>{said}</p>'
-                f"<p>{alone_html(found.verdict.turn, found.alone)}</p>"
-                f'<a href="{session_url(self.base, self.key)}">Whole explanation, replay and labels'
-                "</a></div>"
-            )
+            raw(render("playground", "blocked", why, alone, session_url(self.base, key)))
 
     def _take(self, result: TurnResult) -> None:
-        state = result.state
-        if result.verdict is not None:
-            verdict = result.verdict
-            self.points.append(
-                Point(
-                    turn=verdict.turn, risk=verdict.risk, mode=verdict.mode, action=verdict.action
-                )
-            )
-        self.side.content = self._side_html(state, result)
+        verdict = None if result.verdict is None else verdict_view(result.verdict)
+        if verdict is not None:
+            self.points.append(point_of(verdict))
+        self.side.content = str(self._evidence_html(result.state, verdict))
 
-    def _side_html(self, state: SessionState, result: TurnResult) -> str:
-        judge = self.desk.controller.judge
-        link = f'<p><a href="{session_url(self.base, self.key)}">Open this session</a></p>'
-        return standing_html(state, result.verdict, judge.weights, judge.prior, self.points) + link
+    def _evidence_html(self, state: SessionState, verdict: VerdictView | None) -> Markup:
+        """Return risk and mode, the trajectory, and the evidence of the turn and in all."""
+        judge = self.context.controller.judge
+        starts = judge.weights.modes.starts()
+        by_signal = attribute(state.ledger, judge.prior).by_signal
+        whole = [Bar(name=name, nats=nats) for name, nats in sorted(by_signal, key=lambda s: -s[1])]
+        added = [] if verdict is None else bars_of(verdict.evidence)
+        return render(
+            "playground",
+            "evidence",
+            state,
+            trajectory(self.points, starts, state.entered, width=520),
+            evidence_bars(added, title="Evidence of this turn in nats", width=420),
+            evidence_bars(whole, title="Evidence in all in nats", width=420),
+            session_url(self.base, self.key),
+        )
 
     def _scroll(self) -> None:
         ui.run_javascript(
             "requestAnimationFrame(() => { const log = document.querySelector('.log'); "
             "if (log) log.scrollTop = log.scrollHeight; })"
         )
+
+
+def _message(who: str, text: str) -> Markup:
+    return render("playground", "message", "assistant", who, text)
+
+
+def _verdict_line(result: TurnResult) -> Markup:
+    """Return mode, risk, action and the strongest signals of a turn."""
+    if result.verdict is None:
+        return notice(f"Not judged: {result.fault}", "bad")
+    verdict = verdict_view(result.verdict)
+    speaking = sorted((e for e in verdict.evidence if e.nats > 0), key=lambda e: -e.nats)
+    return render("playground", "verdict_line", verdict, speaking[:_NAMED_SIGNALS])

@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from markupsafe import Markup
 from nicegui import background_tasks, ui
+from nicegui.events import GenericEventArguments
 from starlette.requests import Request
 
 from promptguard.config import ControllerConfig, config_hash
-from promptguard.errors import PromptGuardError
-from promptguard.protocols import SessionKey
-from promptguard.service.dashboard.access import Visitor
-from promptguard.service.dashboard.cards import Card, cards_of, points_of
+from promptguard.errors import InputError, PromptGuardError
+from promptguard.protocols import SessionKey, SessionLabel
+from promptguard.service.auth import Scope
+from promptguard.service.dashboard.access import (
+    DashboardContext,
+    Visitor,
+    base_of,
+    context_of,
+    visitor_of,
+)
 from promptguard.service.dashboard.charts import Point, trajectory
-from promptguard.service.dashboard.controls import Tag, button, choice, panel, raw
-from promptguard.service.dashboard.desk import Desk, base_of, desk_of, visitor_of
-from promptguard.service.dashboard.explanation import explanation_html, reached_html, replay_html
-from promptguard.service.dashboard.labels import LabelPanel
-from promptguard.service.dashboard.layout import Frame, page_frame
-from promptguard.service.dashboard.live import follow
-from promptguard.service.dashboard.markup import esc, mode_chip, moment, notice, risk_text
-from promptguard.service.dashboard.transcript import turn_html
+from promptguard.service.dashboard.components import (
+    Frame,
+    Tag,
+    button,
+    choice,
+    follow,
+    page_frame,
+    panel,
+    raw,
+)
+from promptguard.service.dashboard.templates import notice, render
+from promptguard.service.dashboard.transcript import (
+    Card,
+    cards_of,
+    explanation_html,
+    point_of,
+    points_of,
+    reached_html,
+    replay_html,
+    turn_html,
+)
+from promptguard.service.verdicts import explanation_view, replay_view, verdict_view
 from promptguard.state import SessionState
 
 SHOWN = 40
@@ -35,30 +58,43 @@ _OTHERS = (
     ("single", "Rules see each turn alone"),
     ("rules", "Without the embedded model"),
 )
+LABELS = {"attack": "True attack", "false_alarm": "False alarm"}
+_LONGEST_NOTE = 2000
+_SUBMIT = (
+    "(e) => { e.preventDefault(); const form = e.target.closest('form'); "
+    "emit([e.submitter ? e.submitter.value : '', form.elements.note.value]); form.reset(); }"
+)
 
 
-async def show_session(request: Request, session_id: str) -> None:
-    """Build the page."""
-    desk, visitor = desk_of(request), visitor_of(request)
-    key = SessionKey(session_id=session_id, tenant=visitor.tenant)
+async def show_session(request: Request, id: str = "") -> None:  # noqa: A002  its name in the address
+    """Build the page of the session `id`."""
+    context, visitor, base = context_of(request), visitor_of(request), base_of(request)
+    key = SessionKey(session_id=id, tenant=visitor.tenant)
     with page_frame(request, "/", "Session") as frame:
-        follows = SessionPage(desk=desk, visitor=visitor, frame=frame, key=key)
-        state = await desk.controller.store.load(key) if session_id else None
+        page = SessionPage(context=context, visitor=visitor, frame=frame, key=key)
+        state = await _loaded(context, key)
         if state is None:
             ui.context.client.status_code = 404
             Tag("h1", "Session not found")
-            home = esc(base_of(request)) + "/"
-            raw(f'<p>It may have been deleted. <a href="{home}">All sessions</a></p>')
+            raw(render("session", "not_found", base))
             return
-        raw(f'<p class="crumb"><a href="{esc(base_of(request))}/">Sessions</a> /</p>')
-        await follows.build(state)
+        raw(render("session", "crumb", base))
+        await page.build(state)
+
+
+async def _loaded(context: DashboardContext, key: SessionKey) -> SessionState | None:
+    """Return the session, None where there is none; an id that no store takes has none."""
+    try:
+        return await context.controller.store.load(key)
+    except InputError:
+        return None
 
 
 @dataclass(slots=True, kw_only=True)
 class SessionPage:
-    """What one visitor sees of one session, and how it keeps up."""
+    """One visitor's page of one session, updated as the session goes on."""
 
-    desk: Desk
+    context: DashboardContext
     visitor: Visitor
     frame: Frame
     key: SessionKey
@@ -80,7 +116,7 @@ class SessionPage:
 
     async def build(self, state: SessionState) -> None:
         """Place everything and begin to follow the session."""
-        follow(self.desk, self.visitor, self.on_change, self.frame.show_live)
+        follow(self.context, self.visitor, self.on_change, self.frame.show_live)
         self.head = raw(classes="session-head")
         with panel("Risk, turn by turn", classes="wide"):
             self.chart = raw()
@@ -91,7 +127,7 @@ class SessionPage:
             with Tag("aside", aria_label="Explanation, replay and labels"):
                 self._place_explanation()
                 self._place_replay()
-                labels = LabelPanel(desk=self.desk, visitor=self.visitor, key=self.key)
+                labels = LabelPanel(context=self.context, visitor=self.visitor, key=self.key)
                 await labels.build()
         await self.show(state)
         if state.turn_count <= _EXPLAINED_AT_ONCE:
@@ -101,9 +137,9 @@ class SessionPage:
         """Show what was added to the session."""
         if key != self.key:
             return
-        state = await self.desk.controller.store.load(key)
+        state = await self.context.controller.store.load(key)
         if state is None:
-            self.head.content = notice("This session was deleted.", kind="bad")
+            self.head.content = str(notice("This session was deleted.", "bad"))
             return
         is_new = state.turn_count != self.state.turn_count
         await self.show(state)
@@ -113,12 +149,12 @@ class SessionPage:
                 self.explain_soon()
 
     async def show(self, state: SessionState) -> None:
-        """Show the session as it stands."""
+        """Show the session as it is now."""
         self.state = state
-        entries = await self.desk.controller.store.transcript(self.key)
+        entries = await self.context.controller.store.transcript(self.key)
         self.cards = await asyncio.to_thread(cards_of, entries)
-        self.head.content = self._head_html()
-        self.reached.content = reached_html([(e.turn, e.mode) for e in state.entered if e.mode])
+        self.head.content = str(self._head_html())
+        self.reached.content = str(reached_html(state.entered))
         self._draw_chart()
         await self._draw_turns()
 
@@ -148,27 +184,27 @@ class SessionPage:
             self._draw_chart()
             return
         if self.state.turn_count > _MOST_REPLAYED:
-            said = f"Sessions of more than {_MOST_REPLAYED} turns are not replayed on a page; "
-            self.replayed.content = notice(said + "use `promptguard replay`.")
+            advice = f"Sessions of more than {_MOST_REPLAYED} turns are not replayed on a page; "
+            self._show_replay(notice(advice + "use `promptguard replay`."))
             return
-        self.replayed.content = notice("Judging the session again…")
-        config = other_config(self.desk.controller.config, name)
+        self._show_replay(notice("Judging the session again…"))
+        controller, key = self.context.controller, self.key
+        config = other_config(controller.config, name)
         try:
-            pairs = await self.desk.controller.replay(
-                self.key.session_id, config, tenant=self.key.tenant
-            )
+            pairs = await controller.replay(key.session_id, config, tenant=key.tenant)
         except PromptGuardError as error:
-            self.replayed.content = notice(str(error), kind="bad")
+            self._show_replay(notice(str(error), "bad"))
             return
-        self.other = tuple(
-            Point(turn=v.turn, risk=v.risk, mode=v.mode, action=v.action) for _, v in pairs
-        )
-        self.replayed.content = replay_html(pairs, dict(_OTHERS)[name])
+        self.other = tuple(point_of(verdict_view(theirs)) for _, theirs in pairs)
+        self._show_replay(replay_html(replay_view(key.session_id, pairs), dict(_OTHERS)[name]))
         self._draw_chart()
+
+    def _show_replay(self, html: Markup) -> None:
+        self.replayed.content = str(html)
 
     def _place_explanation(self) -> None:
         with panel("Why", classes="why"):
-            self.why = raw('<p class="quiet">Not explained yet.</p>')
+            self.why = raw(render("parts", "quiet", "Not explained yet."))
             self.ask = button("Explain the last turn", self.on_explain, classes="small")
             Tag("h3", "First reached")
             self.reached = raw()
@@ -183,21 +219,21 @@ class SessionPage:
         if not self.state.turn_count:
             self.is_explaining = False
             return
+        controller, key = self.context.controller, self.key
         try:
-            found = await self.desk.controller.explain(self.key.session_id, tenant=self.key.tenant)
-            self.why.content = explanation_html(found)
+            explanation = await controller.explain(key.session_id, tenant=key.tenant)
+            self.why.content = str(explanation_html(explanation_view(key.session_id, explanation)))
         except PromptGuardError as error:
-            self.why.content = notice(str(error), kind="bad")
+            self.why.content = str(notice(str(error), "bad"))
         self.is_explaining = False
         if self.is_stale:
             self.is_stale = False
             self.explain_soon()
 
     def _draw_chart(self) -> None:
-        starts = self.desk.controller.judge.weights.modes.starts()
-        self.chart.content = trajectory(
-            points_of(self.cards), starts, self.state.entered, other=self.other
-        )
+        starts = self.context.controller.judge.weights.modes.starts()
+        points = points_of(self.cards)
+        self.chart.content = str(trajectory(points, starts, self.state.entered, other=self.other))
 
     async def _draw_turns(self) -> None:
         latest = self.cards[-self.shown :]
@@ -209,32 +245,84 @@ class SessionPage:
                 with self.turns:
                     element = raw(wanted, tag="article", classes="turn")
             elif wanted != known:
-                element.content = wanted
+                element.content = str(wanted)
             self.drawn[card.turn] = (wanted, element)
 
-    def _head_html(self) -> str:
-        state = self.state
-        is_current = state.config_hash == config_hash(self.desk.controller.config)
-        old = "" if is_current else notice("Last judged under other settings than today's.")
-        rewritten = (
-            notice("The client changed or dropped earlier messages of this session.", kind="bad")
-            if state.history_rewrites
-            else ""
-        )
-        return (
-            f"<h1>{esc(state.session_id)}</h1>"
-            f'<p class="facts">{mode_chip(state.mode)}<b class="num">'
-            f"{risk_text(state.accumulated_risk)}</b>"
-            f"<span>peak {risk_text(state.profile.peak_risk)}</span>"
-            f"<span>{state.turn_count} turns</span><span>{state.profile.blocked} blocked</span>"
-            f"<span>last turn {moment(state.updated)}</span></p>{old}{rewritten}"
-        )
+    def _head_html(self) -> Markup:
+        is_current = self.state.config_hash == config_hash(self.context.controller.config)
+        return render("session", "head", self.state, is_current)
 
 
 def other_config(config: ControllerConfig, name: str) -> ControllerConfig:
-    """Return the configuration that a choice on the page stands for."""
+    """Return the configuration behind one of the choices on the page."""
     if name == "single":
         return config.model_copy(update={"use_temporal": False})
     if name == "rules":
         return config.model_copy(update={"use_model": False})
     return config.model_copy(update={"preset": name, "false_positive_budget": None})
+
+
+@dataclass(slots=True, kw_only=True)
+class LabelPanel:
+    """The labels of one session, and the form for those with the scope admin."""
+
+    context: DashboardContext
+    visitor: Visitor
+    key: SessionKey
+    given: ui.html = field(init=False)
+
+    async def build(self) -> None:
+        """Place the panel."""
+        with panel("Label"):
+            if self.visitor.may(Scope.ADMIN):
+                with Tag("form", classes="label-form") as form:
+                    Tag("label", "Note (optional)", _for="note")
+                    Tag("input", id="note", name="note", type="text", maxlength=str(_LONGEST_NOTE))
+                    with Tag("div", classes="row"):
+                        for value, name in LABELS.items():
+                            Tag("button", name, classes="button", type="submit", value=value)
+                form.on("submit", self.on_label, js_handler=_SUBMIT)
+            else:
+                raw(notice("Your key may read, not label."))
+            self.given = raw().props("aria-live=polite")
+        await self.show()
+
+    async def on_label(self, event: GenericEventArguments) -> None:
+        """Record a label."""
+        verdict, note = _submitted(event.args)
+        if verdict not in LABELS:
+            return
+        author, target, audit = self.visitor.name, self.key.session_id, self.context.audit
+        if not self.visitor.may(Scope.ADMIN):
+            audit.record(author, "label", target, "insufficient_scope")
+            return
+        label = SessionLabel(
+            verdict=verdict,
+            author=author or "local",
+            timestamp=self.context.clock(),
+            note=note[:_LONGEST_NOTE],
+        )
+        try:
+            with audit.action(author, "label", target, done=verdict):
+                await self.context.controller.store.put_label(self.key, label)
+        except PromptGuardError as error:
+            self.given.content = str(notice(str(error), "bad"))
+            return
+        await self.show()
+
+    async def show(self) -> None:
+        """Show the labels given so far."""
+        labels = await self.context.controller.store.labels(self.key)
+        self.given.content = str(labels_html(labels))
+
+
+def labels_html(labels: Sequence[SessionLabel]) -> Markup:
+    """List labels, the newest first."""
+    return render("session", "labels", labels, LABELS)
+
+
+def _submitted(args: object) -> tuple[str, str]:
+    """Return verdict and note of a submitted form; empty where a client sends anything else."""
+    if isinstance(args, list) and len(args) == 2 and all(isinstance(a, str) for a in args):
+        return args[0], args[1]
+    return "", ""

@@ -3,31 +3,79 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from markupsafe import Markup
 from nicegui import ui
 from starlette.requests import Request
 
 from promptguard.protocols import SessionKey, SessionQuery
-from promptguard.service.dashboard.access import Visitor
-from promptguard.service.dashboard.charts import mode_strip
-from promptguard.service.dashboard.controls import Tag, button, choice, raw, search, tick
-from promptguard.service.dashboard.desk import Desk, base_of, desk_of, visitor_of
-from promptguard.service.dashboard.layout import Frame, page_frame
-from promptguard.service.dashboard.live import follow
-from promptguard.service.dashboard.markup import esc
-from promptguard.service.dashboard.rows import Row, row_html, row_of
-from promptguard.state import Mode
+from promptguard.service.dashboard.access import (
+    DashboardContext,
+    Visitor,
+    base_of,
+    context_of,
+    visitor_of,
+)
+from promptguard.service.dashboard.charts import mode_strip, sparkline
+from promptguard.service.dashboard.components import (
+    Frame,
+    Tag,
+    button,
+    checkbox,
+    choice,
+    follow,
+    page_frame,
+    raw,
+    search,
+    session_url,
+)
+from promptguard.service.dashboard.templates import render
+from promptguard.state import Mode, SessionState
 
 PAGE = 100
 _SEARCHED = 400
 _LONGEST_SEARCH = 200
-_LOUD = Mode.SUSPECT
-_HEAD = (
-    '<tr><th scope="col">Mode</th><th scope="col">Session and last message</th>'
-    '<th scope="col">Risk, last ten turns</th><th scope="col" class="num">Turns</th>'
-    '<th scope="col" class="num">Blocked</th><th scope="col">Updated</th></tr>'
-)
+_RISKY_FROM = Mode.SUSPECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What the table shows of a session; `words` is what a search looks in."""
+
+    key: SessionKey
+    mode: Mode
+    risk: float
+    risks: tuple[float, ...]
+    turns: int
+    blocked: int
+    rewrites: int
+    updated: float
+    last: str
+    words: str
+
+
+def row_of(state: SessionState) -> Row:
+    """Return the row of a session."""
+    excerpts = [record.excerpt for record in state.recent if record.excerpt]
+    return Row(
+        key=SessionKey(session_id=state.session_id, tenant=state.tenant),
+        mode=state.mode,
+        risk=state.accumulated_risk,
+        risks=tuple(record.risk for record in state.recent),
+        turns=state.turn_count,
+        blocked=state.profile.blocked,
+        rewrites=state.history_rewrites,
+        updated=state.updated,
+        last=excerpts[-1] if excerpts else "",
+        words="\n".join((state.session_id, *excerpts)).casefold(),
+    )
+
+
+def row_html(row: Row, base: str) -> Markup:
+    """Return the cells of a row."""
+    url = session_url(base, row.key)
+    return render("sessions", "row", row, url, sparkline(row.risks, row.mode))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +99,10 @@ async def show_sessions(request: Request) -> None:
     """Build the page."""
     with page_frame(request, "/", "Sessions") as frame:
         table = SessionsTable(
-            desk=desk_of(request), visitor=visitor_of(request), frame=frame, base=base_of(request)
+            context=context_of(request),
+            visitor=visitor_of(request),
+            frame=frame,
+            base=base_of(request),
         )
         await table.build()
 
@@ -60,7 +111,7 @@ async def show_sessions(request: Request) -> None:
 class SessionsTable:
     """The table of one visitor: what it shows and how it keeps up."""
 
-    desk: Desk
+    context: DashboardContext
     visitor: Visitor
     frame: Frame
     base: str
@@ -75,18 +126,18 @@ class SessionsTable:
 
     async def build(self) -> None:
         """Place everything and begin to follow the store."""
-        follow(self.desk, self.visitor, self.on_change, self.frame.show_live)
+        follow(self.context, self.visitor, self.on_change, self.frame.show_live)
         Tag("h1", "Sessions")
         self.cards = raw(classes="cards")
         with Tag("div", classes="toolbar", role="search"):
             search("find", "Search sessions", self.on_words, hint="Search id or words…")
             modes = [("SAFE", "All modes"), *((m.name, f"{m.name} and above") for m in Mode if m)]
             choice("least", "Least mode", modes, self.on_mode, is_label_shown=False)
-            tick("blocked", "Only with blocked turns", self.on_blocked)
+            checkbox("blocked", "Only with blocked turns", self.on_blocked)
         with Tag("div", classes="panel table-panel"):
             with Tag("table", classes="sessions"):
                 Tag("caption", "Sessions, the newest first", classes="sr-only")
-                raw(_HEAD, tag="thead")
+                raw(render("sessions", "head"), tag="thead")
                 self.body = Tag("tbody")
             self.empty = raw(classes="empty")
         self.more = button("Show more", self.on_more, classes="more")
@@ -100,51 +151,43 @@ class SessionsTable:
             min_mode=int(self.filter.min_mode),
             limit=max(self.limit, _SEARCHED) if words else self.limit,
         )
-        states = await self.desk.controller.store.sessions(query)
-        found = [row for row in map(row_of, states) if self.filter.fits(row)]
-        self.rows = {row.key: row for row in found}
+        states = await self.context.controller.store.sessions(query)
+        rows = [row for row in map(row_of, states) if self.filter.fits(row)]
+        self.rows = {row.key: row for row in rows}
         self.body.clear()
         self.shown.clear()
         with self.body:
-            for row in found:
+            for row in rows:
                 self.shown[row.key] = raw(row_html(row, self.base), tag="tr")
         self.more.set_visibility(len(states) >= query.limit and not words)
         self._summarise()
 
     async def on_change(self, key: SessionKey) -> None:
-        """Show a session that was saved just now at the top of the table."""
-        state = await self.desk.controller.store.load(key)
+        """Move a session that was just saved to the top of the table."""
+        state = await self.context.controller.store.load(key)
         before = self.rows.get(key)
         row = None if state is None else row_of(state)
         if row is None or not self.filter.fits(row):
             self._drop(key)
         else:
             self._put(row)
-            if row.mode >= _LOUD and (before is None or row.mode > before.mode):
+            if row.mode >= _RISKY_FROM and (before is None or row.mode > before.mode):
                 self.frame.say(f"Session {key.session_id} is now {row.mode.name}.")
         self._summarise()
 
     async def on_words(self, words: str) -> None:
         """Search."""
-        self.filter = Filter(
-            min_mode=self.filter.min_mode,
-            words=words[:_LONGEST_SEARCH],
-            is_blocked=self.filter.is_blocked,
-        )
+        self.filter = replace(self.filter, words=words[:_LONGEST_SEARCH])
         await self.load()
 
     async def on_mode(self, name: str) -> None:
         """Show this mode and the riskier ones."""
-        self.filter = Filter(
-            min_mode=Mode[name], words=self.filter.words, is_blocked=self.filter.is_blocked
-        )
+        self.filter = replace(self.filter, min_mode=Mode[name])
         await self.load()
 
     async def on_blocked(self, is_blocked: bool) -> None:
         """Show only sessions in which a turn was blocked."""
-        self.filter = Filter(
-            min_mode=self.filter.min_mode, words=self.filter.words, is_blocked=is_blocked
-        )
+        self.filter = replace(self.filter, is_blocked=is_blocked)
         await self.load()
 
     async def on_more(self) -> None:
@@ -156,7 +199,7 @@ class SessionsTable:
         self.rows[row.key] = row
         if row.key in self.shown:
             element = self.shown[row.key]
-            element.content = row_html(row, self.base)
+            element.content = str(row_html(row, self.base))
             element.move(self.body, 0)
         else:
             with self.body:
@@ -170,39 +213,21 @@ class SessionsTable:
             element.delete()
 
     def _summarise(self) -> None:
-        self.cards.content = summary_html(tuple(self.rows.values()))
-        is_filtered = self.filter != Filter()
-        self.empty.content = "" if self.rows else empty_html(self.base, is_filtered=is_filtered)
+        self.cards.content = str(summary_html(tuple(self.rows.values())))
+        empty = render("sessions", "empty", self.base, self.filter != Filter())
+        self.empty.content = "" if self.rows else str(empty)
 
 
-def summary_html(rows: tuple[Row, ...]) -> str:
+def summary_html(rows: tuple[Row, ...]) -> Markup:
     """Return the numbers above the table, over the sessions that it shows."""
     counts = Counter(row.mode for row in rows)
-    loud = sum(count for mode, count in counts.items() if mode >= _LOUD)
+    risky = sum(count for mode, count in counts.items() if mode >= _RISKY_FROM)
     numbers = (
         ("Sessions shown", len(rows), ""),
-        ("SUSPECT or above", loud, "warn" if loud else ""),
+        ("SUSPECT or above", risky, "warn" if risky else ""),
         ("With blocked turns", sum(row.blocked > 0 for row in rows), ""),
         ("Turns judged", sum(row.turns for row in rows), ""),
     )
-    cards = "".join(
-        f'<div class="card {kind}"><span>{name}</span><b class="num">{value:,}</b></div>'
-        for name, value, kind in numbers
-    )
+    modes = [(mode.name, counts[mode]) for mode in Mode]
     strip = mode_strip([(mode, counts[mode]) for mode in Mode])
-    legend = "".join(
-        f'<li class="m{int(mode)}"><i aria-hidden="true"></i>{mode.name} {counts[mode]}</li>'
-        for mode in Mode
-    )
-    return f'{cards}<div class="card wide"><span>By mode</span>{strip}<ul>{legend}</ul></div>'
-
-
-def empty_html(base: str, *, is_filtered: bool) -> str:
-    """Return what stands in the place of an empty table."""
-    if is_filtered:
-        return "<p>No session fits this search.</p>"
-    return (
-        "<p><b>No sessions yet.</b> Point an OpenAI client at this service, post turns to "
-        f'<code>/v1/guard/turn</code>, or try the <a href="{esc(base)}/playground">playground</a>.'
-        "</p>"
-    )
+    return render("sessions", "summary", numbers, modes, strip)

@@ -1,120 +1,160 @@
-"""A turn as the pages show it: what was said, what was hidden in it, and how it was judged."""
+"""Turns, verdicts and explanations as HTML, for the session page and the playground."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from promptguard.service.dashboard.cards import Card, Judged
-from promptguard.service.dashboard.charts import Bar, evidence_bars
-from promptguard.service.dashboard.markup import (
-    action_chip,
-    esc,
-    mode_chip,
-    moment,
-    nats_text,
-    notice,
-    risk_text,
+from markupsafe import Markup
+
+from promptguard.conversation import Role
+from promptguard.service.dashboard.charts import Bar, Point, evidence_bars
+from promptguard.service.dashboard.templates import render
+from promptguard.service.verdicts import (
+    EvidenceView,
+    ExplanationView,
+    ReplayView,
+    ShareView,
+    VerdictView,
+    is_passing,
+    stored_verdict,
 )
+from promptguard.state import Mode, ModeEntry, TranscriptEntry
 from promptguard.text.read import read_text
-from promptguard.text.views import TextViews
 
-_LONGEST = 6000
-_TAG_NAMES = {
-    "LLM01": "OWASP LLM01 prompt injection",
-    "LLM02": "OWASP LLM02 sensitive information disclosure",
-    "LLM07": "OWASP LLM07 system prompt leakage",
-    "AML.T0051.000": "MITRE ATLAS direct prompt injection",
-    "AML.T0051.001": "MITRE ATLAS indirect prompt injection",
-    "AML.T0054": "MITRE ATLAS jailbreak",
-    "AML.T0056": "MITRE ATLAS extract system prompt",
-    "AML.T0057": "MITRE ATLAS data leakage",
-    "AML.T0068": "MITRE ATLAS prompt obfuscation",
-    "AML.T0069": "MITRE ATLAS discover system information",
-    "AML.T0092": "MITRE ATLAS manipulated chat history",
-}
+_MOST_BARS = 12
+_STRONG_NATS = 0.3
 
 
-def turn_html(card: Card) -> str:
-    """Return a turn with its verdict beside it."""
-    said = "".join(
-        (
-            _user(card),
-            *(_bubble("tool", "Tool result (untrusted)", text) for text in card.tools),
-            *(_bubble("assistant", "Assistant", text) for text in card.replies),
-        )
-    )
-    verdict = "" if card.judged is None else verdict_html(card.judged)
-    return (
-        f'<div class="turn-said"><h3 class="turn-no">Turn {card.turn} '
-        f'<span class="quiet">{moment(card.timestamp)}</span></h3>{said}</div>'
-        f'<div class="turn-verdict">{verdict}</div>'
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One turn: its messages and its verdict; a text is None where texts are not kept."""
+
+    turn: int
+    timestamp: float
+    user: str | None
+    tools: tuple[str | None, ...] = ()
+    replies: tuple[str | None, ...] = ()
+    verdict: VerdictView | None = None
 
 
-def verdict_html(judged: Judged) -> str:
-    """Return risk, mode, action, evidence and tags of one verdict."""
-    if judged.fault:
-        return f"{action_chip(judged.action)}{notice('Not judged: ' + judged.fault, kind='bad')}"
-    added = sum(bar.nats for bar in judged.evidence)
-    hard = '<span class="tagged hard">hard rule</span>' if judged.is_hard else ""
-    bars = sorted(judged.evidence, key=lambda bar: -bar.nats)
-    reasons = [bar for bar in bars if bar.reason and abs(bar.nats) >= 0.3]
-    return (
-        f'<div class="verdict-head">{mode_chip(judged.mode)}'
-        f'<b class="num">{risk_text(judged.risk)}</b>{action_chip(judged.action)}{hard}</div>'
-        f'<p class="quiet">This message alone {risk_text(judged.message_risk)} · '
-        f"evidence added {nats_text(added)} nats</p>"
-        f"{evidence_bars(bars, title='Evidence in nats')}{_reasons(reasons)}{_tags(judged.tags)}"
+def cards_of(entries: Sequence[TranscriptEntry]) -> tuple[Card, ...]:
+    """Group a transcript by its turns, in order."""
+    turns: dict[int, list[TranscriptEntry]] = {}
+    for entry in entries:
+        turns.setdefault(entry.turn, []).append(entry)
+    return tuple(_card(turn, messages) for turn, messages in sorted(turns.items()))
+
+
+def points_of(cards: Iterable[Card]) -> tuple[Point, ...]:
+    """Return the points of the trajectory; turns that no judge could judge are left out."""
+    return tuple(
+        point_of(card.verdict)
+        for card in cards
+        if card.verdict is not None and not card.verdict.fault
     )
 
 
-def _reasons(bars: Sequence[Bar]) -> str:
-    if not bars:
-        return ""
-    items = "".join(
-        f"<li><b>{esc(bar.name.replace('_', ' '))}</b> {esc(bar.reason)}</li>" for bar in bars
-    )
-    return f'<ul class="reasons">{items}</ul>'
+def point_of(verdict: VerdictView) -> Point:
+    """Return a verdict as a point of the trajectory."""
+    mode = Mode[verdict.mode]
+    return Point(turn=verdict.turn, risk=verdict.risk, mode=mode, action=verdict.action)
 
 
-def _tags(tags: tuple[str, ...]) -> str:
-    if not tags:
-        return ""
-    marks = "".join(
-        f'<span class="tagged" title="{esc(_TAG_NAMES.get(tag, tag))}">{esc(tag)}</span>'
-        for tag in tags
-    )
-    return f'<div class="tags">{marks}</div>'
-
-
-def _user(card: Card) -> str:
-    if card.user is None:
-        return _bubble("user", "User", None)
-    if not card.user:
-        return ""
-    return _bubble("user", "User", card.user) + _hidden(read_text(card.user))
-
-
-def _hidden(views: TextViews) -> str:
-    rows = []
-    if views.disguises:
-        undone = ", ".join(esc(name) for name in views.disguises)
-        rows.append(f"<dt>{undone} undone</dt><dd>{esc(_cut(views.plain))}</dd>")
-    rows += [
-        f"<dt>{esc(view.method)} decoded</dt><dd>{esc(_cut(view.text))}</dd>"
-        for view in views.decoded
+def bars_of(evidence: Iterable[EvidenceView]) -> list[Bar]:
+    """Return evidence as bars, the strongest for an attack first."""
+    return [
+        Bar(name=each.signal, nats=each.nats, reason=each.reason) for each in _by_nats(evidence)
     ]
-    if not rows:
-        return ""
-    return f'<dl class="decoded" aria-label="What the text hides">{"".join(rows)}</dl>'
 
 
-def _bubble(kind: str, who: str, text: str | None) -> str:
-    said = '<em class="quiet">Text is not kept.</em>' if text is None else esc(_cut(text))
-    return (
-        f'<div class="bubble {kind}"><span class="who">{who}</span><p dir="auto">{said}</p></div>'
+def turn_html(card: Card) -> Markup:
+    """Return a turn with its verdict beside it."""
+    views = read_text(card.user) if card.user else None
+    evidence = [] if card.verdict is None else card.verdict.evidence
+    bars = evidence_bars(bars_of(evidence), title="Evidence in nats")
+    strongest = [
+        each for each in _by_nats(evidence) if each.reason and abs(each.nats) >= _STRONG_NATS
+    ]
+    return render("session", "turn", card, views, bars, strongest)
+
+
+def explanation_html(explanation: ExplanationView) -> Markup:
+    """Return the counterfactual, the message by itself, and contributions that add up."""
+    by_signal = [
+        Bar(name=share.name, nats=share.nats) for share in _strongest(explanation.by_signal)
+    ]
+    by_turn = [
+        Bar(name=_turn_name(int(share.name)), nats=share.nats)
+        for share in _strongest(explanation.by_turn)
+    ]
+    return render(
+        "session",
+        "explanation",
+        explanation,
+        counterfactual(explanation),
+        evidence_bars(by_signal, title="Evidence by signal in nats", width=350),
+        evidence_bars(by_turn, title="Evidence by turn in nats", width=350),
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + " …"
+def counterfactual(explanation: ExplanationView) -> Markup:
+    """Say in one sentence what the last verdict depends on."""
+    return render(
+        "session",
+        "counterfactual",
+        explanation,
+        is_passing(explanation.verdict.action),
+        is_passing(explanation.alone.action),
+    )
+
+
+def alone_html(explanation: ExplanationView) -> Markup:
+    """Say what the last message would have got had it been the only one."""
+    return render("session", "alone", explanation.verdict.turn, explanation.alone)
+
+
+def replay_html(replay: ReplayView, name: str) -> Markup:
+    """Say which turns the configuration called `name` judges otherwise."""
+    changed = [
+        turn
+        for turn in replay.turns
+        if (turn.mode, turn.action) != (turn.other_mode, turn.other_action)
+    ]
+    return render("session", "replay", changed, len(replay.turns), name)
+
+
+def reached_html(entered: Sequence[ModeEntry]) -> Markup:
+    """List the turn at which each mode above SAFE was first reached."""
+    by_turn: dict[int, list[Mode]] = {}
+    for entry in entered:
+        if entry.mode is not Mode.SAFE:
+            by_turn.setdefault(entry.turn, []).append(entry.mode)
+    return render("session", "reached", by_turn)
+
+
+def _card(turn: int, messages: Sequence[TranscriptEntry]) -> Card:
+    texts = {role: [e.content for e in messages if e.role is role] for role in Role}
+    users = [text for text in texts[Role.USER] if text is not None]
+    verdicts = [verdict for entry in messages if (verdict := stored_verdict(entry))]
+    return Card(
+        turn=turn,
+        timestamp=messages[0].timestamp,
+        user="\n".join(users) if len(users) == len(texts[Role.USER]) else None,
+        tools=tuple(texts[Role.TOOL]),
+        replies=tuple(texts[Role.ASSISTANT]),
+        verdict=verdicts[0] if verdicts else None,
+    )
+
+
+def _by_nats(evidence: Iterable[EvidenceView]) -> list[EvidenceView]:
+    return sorted(evidence, key=lambda each: -each.nats)
+
+
+def _strongest(shares: Sequence[ShareView]) -> list[ShareView]:
+    kept = sorted(shares, key=lambda share: -abs(share.nats))[:_MOST_BARS]
+    return sorted(kept, key=lambda share: -share.nats)
+
+
+def _turn_name(turn: int) -> str:
+    return "earlier turns" if turn < 0 else f"turn {turn}"

@@ -1,0 +1,97 @@
+"""Mounts the dashboard on an application and registers its pages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.responses import RedirectResponse
+from starlette.routing import Mount
+
+from promptguard.config import ServiceConfig
+from promptguard.controller import Controller
+from promptguard.errors import ConfigError
+from promptguard.service.telemetry import AuditLog
+
+PAGE_TIMEOUT_S = 20.0
+
+
+def mount_dashboard(
+    app: FastAPI,
+    controller: Controller,
+    config: Callable[[], ServiceConfig],
+    audit: AuditLog,
+    *,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Serve the pages under /dashboard, with / leading there.
+
+    `config` returns the settings in force, so that a key removed by a reload ends its visits.
+    """
+    try:
+        from nicegui import core, ui
+    except ImportError:
+        raise ConfigError(
+            "The dashboard needs NiceGUI: pip install 'promptguard[service]', or set "
+            "service.dashboard to false."
+        ) from None
+    from promptguard.service.dashboard.access import PATH, Access, DashboardAuth, DashboardContext
+    from promptguard.service.dashboard.templates import ASSETS
+
+    # NiceGUI keeps one application per process; the newest of ours takes it over.
+    core.app.middleware_stack = None
+    core.app.user_middleware.clear()
+    _register_pages(ASSETS)
+    ui.run_with(
+        app,
+        mount_path=PATH,
+        title="promptguard",
+        favicon=ASSETS / "favicon.svg",
+        dark=None,
+        language="en-US",
+        binding_refresh_interval=None,
+        reconnect_timeout=10.0,
+        tailwind=False,
+        show_welcome_message=False,
+    )
+    context = DashboardContext(
+        controller=controller,
+        access=Access(lambda: config().keys, clock=clock),
+        audit=audit,
+        report=lambda: Path(config().quality_report),
+        clock=clock,
+    )
+    mounted = next(r for r in app.routes if isinstance(r, Mount) and r.app is core.app)
+    mounted.app = DashboardAuth(core.app, context)
+    app.add_api_route("/", _to_dashboard, include_in_schema=False)
+
+
+def _register_pages(assets: Path) -> None:
+    """Register every page with NiceGUI; calling it again changes nothing."""
+    from nicegui import core, ui
+
+    from promptguard.service.dashboard.access import show_login, sign_in, sign_out
+    from promptguard.service.dashboard.playground import show_playground
+    from promptguard.service.dashboard.quality import show_quality
+    from promptguard.service.dashboard.session import show_session
+    from promptguard.service.dashboard.sessions import show_sessions
+
+    for path in ("/login", "/logout", "/assets"):
+        core.app.remove_route(path)
+    core.app.add_static_files("/assets", assets)
+    core.app.add_route("/login", show_login, methods=["GET"])
+    core.app.add_route("/login", sign_in, methods=["POST"])
+    core.app.add_route("/logout", sign_out, methods=["POST"])
+    for path, page in (
+        ("/", show_sessions),
+        ("/session", show_session),
+        ("/playground", show_playground),
+        ("/quality", show_quality),
+    ):
+        ui.page(path, response_timeout=PAGE_TIMEOUT_S)(page)
+
+
+async def _to_dashboard() -> RedirectResponse:
+    return RedirectResponse("/dashboard/", status_code=307)

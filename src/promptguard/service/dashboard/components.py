@@ -1,0 +1,224 @@
+"""The widgets that all pages are built from: native form controls, the page frame, live updates.
+
+Native controls are labelled, usable by keyboard and readable aloud without work of our own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from urllib.parse import quote
+
+from markupsafe import Markup
+from nicegui import Client, background_tasks, ui
+from nicegui.element import Element
+from nicegui.elements.mixins.text_element import TextElement
+from nicegui.events import GenericEventArguments
+from starlette.requests import Request
+
+from promptguard.errors import PromptGuardError
+from promptguard.protocols import SessionKey
+from promptguard.service.auth import Scope
+from promptguard.service.dashboard.access import (
+    DashboardContext,
+    Visitor,
+    base_of,
+    context_of,
+    visitor_of,
+)
+from promptguard.service.dashboard.templates import render
+
+PAGES = (("/", "Sessions"), ("/playground", "Playground"), ("/quality", "Quality"))
+RETRY_S = 5.0
+_TYPING_PAUSE_S = 0.25
+_NOTHING = Markup()
+OnValue = Callable[[str], Awaitable[None] | None]
+OnClick = Callable[[], Awaitable[None] | None]
+OnChange = Callable[[SessionKey], Awaitable[None]]
+OnLive = Callable[[bool], None]
+Options = Sequence[tuple[str, str]]
+
+
+class Tag(TextElement):
+    """Any HTML element with plain text in it."""
+
+    def __init__(
+        self, tag: str, text: str = "", /, *, classes: str = "", **attributes: str
+    ) -> None:
+        super().__init__(tag=tag, text=text)
+        self.classes(classes)
+        for key, value in attributes.items():
+            self._props[key.strip("_").replace("_", "-")] = value
+
+    def set_attribute(self, name: str, value: str | None) -> None:
+        """Set an attribute, or remove it."""
+        if value is None:
+            self._props.pop(name, None)
+        else:
+            self._props[name] = value
+        self.update()
+
+
+def raw(content: Markup = _NOTHING, *, tag: str = "div", classes: str = "") -> ui.html:
+    """Place HTML that our templates wrote."""
+    return ui.html(str(content), sanitize=False, tag=tag).classes(classes)
+
+
+def button(text: str, on_click: OnClick, *, classes: str = "", **attributes: str) -> Tag:
+    """Place a button."""
+    made = Tag("button", text, classes=f"button {classes}", type="button", **attributes)
+    made.on("click", lambda _: on_click(), js_handler="() => emit(null)")
+    return made
+
+
+def search(name: str, label: str, on_value: OnValue, *, hint: str = "") -> Tag:
+    """Place a search field; `on_value` gets what is typed."""
+    Tag("label", label, classes="sr-only", _for=name)
+    field = Tag("input", id=name, type="search", placeholder=hint, autocomplete="off")
+    field.on(
+        "input",
+        lambda event: on_value(_text(event)),
+        throttle=_TYPING_PAUSE_S,
+        leading_events=False,
+        js_handler="(e) => emit(e.target.value)",
+    )
+    return field
+
+
+def choice(
+    name: str, label: str, options: Options, on_value: OnValue, *, is_label_shown: bool = True
+) -> Tag:
+    """Place a drop-down of (value, wording) pairs; a value not among them is ignored."""
+    known = {value for value, _ in options}
+    Tag("label", label, classes="" if is_label_shown else "sr-only", _for=name)
+
+    def chosen(event: GenericEventArguments) -> Awaitable[None] | None:
+        value = _text(event)
+        return on_value(value) if value in known else None
+
+    with Tag("select", id=name) as field:
+        for value, wording in options:
+            Tag("option", wording, value=value)
+    field.on("change", chosen, js_handler="(e) => emit(e.target.value)")
+    return field
+
+
+def checkbox(name: str, label: str, on_value: Callable[[bool], Awaitable[None] | None]) -> Tag:
+    """Place a checkbox with its label behind it."""
+    with Tag("span", classes="tick"):
+        field = Tag("input", id=name, type="checkbox")
+        Tag("label", label, _for=name)
+    field.on(
+        "change",
+        lambda event: on_value(event.args is True),
+        js_handler="(e) => emit(e.target.checked)",
+    )
+    return field
+
+
+def panel(title: str, *, classes: str = "", level: int = 2) -> Element:
+    """Open a titled section; what is placed within `with` is inside it."""
+    section = Tag("section", classes=f"panel {classes}")
+    with section:
+        Tag(f"h{level}", title)
+    return section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The parts of a page's frame that change while the page is open."""
+
+    live: Tag
+    spoken: Tag
+
+    def show_live(self, is_live: bool) -> None:
+        """Show whether the page follows the store."""
+        self.live.set_visibility(True)
+        self.live.text = "Live" if is_live else "Live updates interrupted"
+        self.live.classes(add="" if is_live else "off", remove="off" if is_live else "")
+
+    def say(self, text: str) -> None:
+        """Announce `text` to screen readers."""
+        self.spoken.text = text
+
+
+@contextmanager
+def page_frame(request: Request, path: str, title: str) -> Iterator[Frame]:
+    """Open a page; what is placed within `with` is its main part."""
+    base = base_of(request)
+    ui.add_head_html(str(render("frame", "head", base, version("promptguard"))))
+    ui.page_title(f"{title} · promptguard")
+    client = ui.context.client
+    with client.layout:
+        skip = Tag("a", "Skip to content", classes="skip", href="#main")
+        with Tag("header", classes="side") as side:
+            raw(render("frame", "brand", base))
+            raw(render("frame", "nav", base, PAGES, path), tag="nav").props('aria-label="Pages"')
+            with Tag("div", classes="side-end"):
+                live = Tag("span", classes="live", role="status")
+                config = context_of(request).controller.config
+                Tag("span", f"{config.mode} · {config.preset}", classes="quiet standing")
+                raw(render("frame", "theme_switch"))
+                if name := visitor_of(request).name:
+                    raw(render("frame", "sign_out", base, name))
+    side.move(client.layout, 0)
+    skip.move(client.layout, 0)
+    live.set_visibility(False)
+    _main_of(client).props("id=main tabindex=-1")
+    with Tag("div", classes="content"):
+        spoken = Tag("p", classes="sr-only", aria_live="polite")
+        yield Frame(live=live, spoken=spoken)
+
+
+def follow(
+    context: DashboardContext, visitor: Visitor, on_change: OnChange, on_live: OnLive
+) -> None:
+    """Call `on_change` for each saved session of the visitor's tenant until the page is closed.
+
+    What is saved after this call is not missed, so call it before the page reads the store.
+    `on_live` is called with whether changes can be followed.
+    """
+    store = context.controller.store
+    changes = store.changes()
+
+    async def pass_on(source: AsyncIterator[SessionKey]) -> None:
+        async for key in source:
+            if not visitor.may(Scope.READ):
+                return
+            if key.tenant == visitor.tenant:
+                on_live(True)
+                await on_change(key)
+
+    async def listen() -> None:
+        source, is_over = changes, False
+        while not is_over and visitor.may(Scope.READ):
+            try:
+                await pass_on(source)
+                is_over = True
+            except PromptGuardError:
+                on_live(False)
+                await asyncio.sleep(RETRY_S)
+                source = store.changes()
+
+    on_live(True)
+    task = background_tasks.create(listen(), name="follow the store")
+    ui.context.client.on_delete(lambda: task.cancel())
+
+
+def session_url(base: str, key: SessionKey) -> str:
+    """Return the address of a session's page."""
+    return f"{base}/session?id={quote(key.session_id, safe='')}"
+
+
+def _main_of(client: Client) -> Element:
+    """Return NiceGUI's own <main>, so that the page has one and the navigation is outside it."""
+    slot = client.content.parent_slot
+    assert slot is not None
+    return slot.parent
+
+
+def _text(event: GenericEventArguments) -> str:
+    return event.args if isinstance(event.args, str) else ""

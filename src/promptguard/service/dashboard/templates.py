@@ -1,0 +1,98 @@
+"""HTML from the Jinja templates in data/dashboard/templates; they escape all they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from promptguard.state import Action, Mode
+
+_ROOT = Path(str(files("promptguard") / "data" / "dashboard"))
+ASSETS = _ROOT / "assets"
+_MAX_SHOWN_CHARS = 6000
+_ACTIONS = {
+    Action.ALLOW: "allowed",
+    Action.ANNOTATE: "annotated",
+    Action.STEER: "steered",
+    Action.REVIEW: "sent to review",
+    Action.BLOCK: "blocked",
+}
+
+
+def render(template: str, macro: str, *values: object) -> Markup:
+    """Return one macro of a template as HTML; text among `values` is escaped."""
+    module = _environment().get_template(f"{template}.html").module
+    html: Markup = getattr(module, macro)(*values)
+    return html
+
+
+def notice(text: str, kind: str = "info") -> Markup:
+    """Return a boxed remark; `kind` is info or bad."""
+    return render("parts", "notice", text, kind)
+
+
+def action_word(action: Action) -> str:
+    """Return an action as a sentence names it."""
+    return _ACTIONS[action]
+
+
+def risk_text(risk: float) -> str:
+    """Return a risk with two digits, never rounded up to certainty."""
+    return ">0.99" if 0.995 <= risk < 1.0 else f"{risk:.2f}"
+
+
+def nats_text(nats: float) -> str:
+    """Return evidence with its sign, and never a minus zero."""
+    shown = "0.00" if abs(nats) < 0.005 else f"{nats:+.2f}"
+    return shown.replace("-", "\N{MINUS SIGN}")
+
+
+def turns_in_words(turns: Sequence[int]) -> str:
+    """Return turn numbers as a sentence names them: `turn 3`, `turns 3 and 5`."""
+    if len(turns) == 1:
+        return f"turn {turns[0]}"
+    *most, last = (str(turn) for turn in turns)
+    return f"turns {', '.join(most)} and {last}"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_ROOT / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "action_word": action_word,
+        "cut": _cut,
+        "iso_time": _iso_time,
+        "mode_number": _mode_number,
+        "nats": nats_text,
+        "risk": risk_text,
+        "spaced": _spaced,
+        "turns": turns_in_words,
+    }
+    return environment
+
+
+def _cut(text: str, longest: int = _MAX_SHOWN_CHARS) -> str:
+    return text if len(text) <= longest else text[:longest] + " …"
+
+
+def _iso_time(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="seconds")
+
+
+def _mode_number(name: str) -> int:
+    return int(Mode[name])
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")

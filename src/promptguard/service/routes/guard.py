@@ -1,0 +1,173 @@
+"""The guard API for callers that talk to the model themselves: turns, prompts, consistency."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from promptguard.config import ServiceConfig
+from promptguard.conversation import Role
+from promptguard.evaluators.metrics import metrics_as_json
+from promptguard.guard import PromptGuard
+from promptguard.protocols import ClientHints
+from promptguard.rubrics.contradiction import judge_contradiction
+from promptguard.service.auth import Scope, permitted
+from promptguard.service.errors import error_responses
+from promptguard.service.history import ComparableMessage
+from promptguard.service.intake import Admission, Incoming
+from promptguard.service.openai_wire import read_messages
+from promptguard.service.replies import ReplyRecorder
+from promptguard.service.sessions import Owner, plain_id
+from promptguard.service.verdicts import TurnView, turn_view, verdict_headers
+
+MAX_TEXT = 1_000_000
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ClientBody(_Body):
+    """How the user typed the message, as measured by the client."""
+
+    typing_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    keystrokes: int | None = Field(default=None, ge=0)
+
+
+class TurnRequest(_Body):
+    """One turn: the new user input, or the whole conversation so far."""
+
+    session_id: str | None = Field(default=None, min_length=1, max_length=512)
+    user_input: Text | None = None
+    messages: list[dict[str, Any]] | None = Field(default=None, min_length=1)
+    tool_contents: list[Text] = Field(default=[], max_length=64)
+    reply: Text | None = None
+    client: ClientBody = ClientBody()
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> TurnRequest:
+        if (self.user_input is None) == (self.messages is None):
+            raise ValueError("give user_input or messages, one of them")
+        return self
+
+
+class EvaluateRequest(_Body):
+    """One prompt with its layers."""
+
+    prompt: Text
+    system: str | None = Field(default=None, max_length=MAX_TEXT)
+    application: str | None = Field(default=None, max_length=MAX_TEXT)
+    history: list[dict[str, Any]] = Field(default=[], max_length=2000)
+
+
+class RubricRequest(_Body):
+    """A conversation."""
+
+    messages: list[dict[str, Any]] = Field(min_length=1, max_length=400)
+
+
+class PositionView(BaseModel):
+    """The position that one assistant message takes."""
+
+    index: int
+    position: str
+
+
+class RubricView(BaseModel):
+    """Whether the assistant contradicts itself, and why."""
+
+    contradicts_itself: bool
+    verdict: str
+    reason: str
+    positions: list[PositionView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardApi:
+    """Handlers of the guard routes."""
+
+    recorder: ReplyRecorder
+    guard: PromptGuard
+    config: Callable[[], ServiceConfig]
+
+    async def turn(self, request: Request, body: TurnRequest, response: Response) -> TurnView:
+        """Judge one turn and record it; with `reply`, judge and record the answer as well."""
+        principal = permitted(request, Scope.GUARD)
+        messages, reply = self._messages(body)
+        incoming = Incoming(
+            owner=Owner(principal=principal),
+            messages=messages,
+            session_id=None if body.session_id is None else plain_id(body.session_id),
+            client=ClientHints(typing_ms=body.client.typing_ms, keystrokes=body.client.keystrokes),
+            learns_replies=True,
+        )
+        admission = await self.recorder.intake.admit(incoming)
+        response.headers.update(verdict_headers(admission.result))
+        return await self._view(admission, reply)
+
+    async def evaluate(self, request: Request, body: EvaluateRequest) -> Response:
+        """Judge one prompt, layer by layer."""
+        permitted(request, Scope.GUARD)
+        metrics = await self.guard.evaluate(
+            body.prompt, system=body.system, application=body.application, history=body.history
+        )
+        return Response(metrics_as_json(metrics), media_type="application/json")
+
+    async def rubric(self, request: Request, body: RubricRequest) -> RubricView:
+        """Say whether the assistant contradicts itself in a conversation."""
+        permitted(request, Scope.GUARD)
+        judged = await asyncio.to_thread(judge_contradiction, body.messages)
+        return RubricView(
+            contradicts_itself=judged.is_contradiction,
+            verdict=judged.verdict.value,
+            reason=judged.reason,
+            positions=[
+                PositionView(index=each.index, position=each.position.value)
+                for each in judged.positions
+            ],
+        )
+
+    def _messages(self, body: TurnRequest) -> tuple[tuple[ComparableMessage, ...], str | None]:
+        """Return the conversation, and the answer to its last turn if it is given."""
+        tools = tuple(ComparableMessage.of(Role.TOOL, text) for text in body.tool_contents)
+        if body.messages is None:
+            return (ComparableMessage.of(Role.USER, body.user_input or ""), *tools), body.reply
+        messages = read_messages(
+            body.messages,
+            max_messages=self.config().max_messages,
+            max_chars=self.recorder.controller.config.max_chars,
+        )
+        reply = body.reply
+        if reply is None and messages and messages[-1].role is Role.ASSISTANT:
+            messages, reply = messages[:-1], messages[-1].content
+        return (*messages, *tools), reply
+
+    async def _view(self, admission: Admission, reply: str | None) -> TurnView:
+        history = admission.history.value
+        if reply is None or admission.result.is_blocked:
+            # The client chooses the words of its refusal, so none are expected to be resent.
+            self.recorder.intake.remember(admission, admission.state, "")
+            return turn_view(admission.result, history)
+        is_bad = await self.recorder.judge_of(admission).is_bad([reply])
+        result = await self.recorder.intake.answered(admission, reply)
+        return turn_view(result, history).model_copy(update={"reply_is_cut": is_bad})
+
+
+def guard_routes(api: GuardApi) -> APIRouter:
+    """Return the guard's routes."""
+    routes = APIRouter(tags=["guard"], responses=error_responses())
+    routes.add_api_route("/v1/guard/turn", api.turn, methods=["POST"], response_model=TurnView)
+    routes.add_api_route(
+        "/v1/guard/evaluate",
+        api.evaluate,
+        methods=["POST"],
+        openapi_extra={"responses": {"200": {"content": {"application/json": {}}}}},
+    )
+    routes.add_api_route("/v1/rubric", api.rubric, methods=["POST"], response_model=RubricView)
+    return routes

@@ -1,0 +1,178 @@
+"""LiteLLM's generic guardrail endpoint, which guards a LiteLLM proxy by configuration alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+
+from promptguard.config import ServiceConfig
+from promptguard.conversation import Role
+from promptguard.service.auth import Principal, Scope, permitted
+from promptguard.service.errors import error_responses
+from promptguard.service.history import ComparableMessage
+from promptguard.service.intake import Admission, Incoming
+from promptguard.service.openai_wire import read_messages
+from promptguard.service.replies import ReplyRecorder, ReplyWatch
+from promptguard.service.sessions import Owner, given_session_id
+from promptguard.service.verdicts import block_reason
+from promptguard.state import Mode
+
+MAX_CALLS = 1000
+# LiteLLM sends this in place of the values of headers that it does not forward.
+_HIDDEN_HEADER = "[present]"
+Texts = list[str]
+
+
+class GuardrailRequest(BaseModel):
+    """What LiteLLM sends; fields not used here are ignored."""
+
+    input_type: Literal["request", "response"]
+    texts: Texts | None = Field(default=None, max_length=4000)
+    structured_messages: list[dict[str, Any]] | None = Field(default=None, max_length=4000)
+    litellm_call_id: str | None = Field(default=None, max_length=512)
+    litellm_trace_id: str | None = Field(default=None, max_length=512)
+    request_data: dict[str, Any] | None = None
+    request_headers: dict[str, Any] | None = None
+    additional_provider_specific_params: dict[str, Any] | None = None
+    model: str | None = Field(default=None, max_length=512)
+
+
+class GuardrailReply(BaseModel):
+    """What LiteLLM expects."""
+
+    action: Literal["NONE", "BLOCKED", "GUARDRAIL_INTERVENED"]
+    blocked_reason: str | None = None
+    texts: Texts | None = None
+    stream_holdback_chars: list[int] | None = None
+
+
+class RecentCalls:
+    """The latest admitted turns by LiteLLM's call id, kept apart for each key."""
+
+    def __init__(self, limit: int = MAX_CALLS) -> None:
+        self._limit = limit
+        self._calls: OrderedDict[tuple[str, str, str], Admission] = OrderedDict()
+
+    def remember(self, caller: Principal, call_id: str, admission: Admission) -> None:
+        """Remember the turn of a call."""
+        self._calls[caller.tenant, caller.name, call_id] = admission
+        if len(self._calls) > self._limit:
+            self._calls.popitem(last=False)
+
+    def find(self, caller: Principal, call_id: str) -> Admission | None:
+        """Return the turn of a call, None where it is not known here."""
+        return self._calls.get((caller.tenant, caller.name, call_id))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LitellmApi:
+    """Handler of LiteLLM's route; `calls` finds the turn that a response answers."""
+
+    recorder: ReplyRecorder
+    config: Callable[[], ServiceConfig]
+    calls: RecentCalls
+
+    async def apply(self, request: Request, body: GuardrailRequest) -> GuardrailReply:
+        """Judge what LiteLLM is about to send to a model, or got from it."""
+        caller = permitted(request, Scope.GUARD)
+        if body.input_type == "request":
+            return await self._request(caller, body)
+        return await self._response(caller, body)
+
+    async def _request(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
+        messages = self._messages(body)
+        if not messages:
+            return GuardrailReply(action="NONE")
+        incoming = Incoming(
+            owner=_owner(caller, body),
+            messages=messages,
+            session_id=self._session_id(body),
+            learns_replies=True,
+            model=body.model or "",
+            provider="litellm",
+        )
+        admission = await self.recorder.intake.admit(incoming)
+        self.recorder.intake.remember(admission, admission.state, "")
+        if body.litellm_call_id:
+            self.calls.remember(caller, body.litellm_call_id, admission)
+        if admission.result.is_blocked:
+            return GuardrailReply(action="BLOCKED", blocked_reason=block_reason(admission.result))
+        return GuardrailReply(action="NONE")
+
+    async def _response(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
+        """Judge an answer, whole or so far; it is recorded when the client resends it."""
+        texts = body.texts or []
+        admission = self.calls.find(caller, body.litellm_call_id or "")
+        if admission is not None:
+            is_bad = await self.recorder.judge_of(admission).is_bad(texts)
+        else:
+            is_bad = self._is_enforced and await asyncio.to_thread(self._is_bad_alone, texts)
+        if is_bad:
+            return GuardrailReply(action="BLOCKED", blocked_reason=self.recorder.refusal)
+        # LiteLLM reads one number per choice and ignores a bare number.
+        holdback = [self.config().holdback_chars] * len(texts)
+        return GuardrailReply(action="NONE", stream_holdback_chars=holdback)
+
+    def _is_bad_alone(self, texts: Texts) -> bool:
+        """Judge answers whose turn is not known here, as if their conversation were SAFE."""
+        instinct = self.recorder.controller.judge.instinct
+        return any(ReplyWatch(instinct, Mode.SAFE).judge(text) for text in texts)
+
+    @property
+    def _is_enforced(self) -> bool:
+        return self.recorder.controller.config.mode == "enforce"
+
+    def _messages(self, body: GuardrailRequest) -> tuple[ComparableMessage, ...]:
+        config = self.config()
+        if body.structured_messages:
+            return read_messages(
+                body.structured_messages,
+                max_messages=config.max_messages,
+                max_chars=self.recorder.controller.config.max_chars,
+            )
+        messages = (ComparableMessage.of(Role.USER, text) for text in body.texts or ())
+        return tuple(item for item in messages if item.content)
+
+    def _session_id(self, body: GuardrailRequest) -> str | None:
+        headers = {
+            name.lower(): value
+            for name, value in (body.request_headers or {}).items()
+            if isinstance(value, str) and value != _HIDDEN_HEADER
+        }
+        params = body.additional_provider_specific_params or {}
+        places = (*self.config().session_fields, "body:session_id")
+        session_id = given_session_id(places, headers, params)
+        # A trace id names one request unless the client sets it, so it is the last resort for
+        # bodies without a history by which the session could be found.
+        if session_id is None and not body.structured_messages and body.litellm_trace_id:
+            return given_session_id(("body:id",), {}, {"id": body.litellm_trace_id})
+        return session_id
+
+
+def litellm_routes(api: LitellmApi) -> APIRouter:
+    """Return LiteLLM's route."""
+    routes = APIRouter(tags=["guard"], responses=error_responses())
+    routes.add_api_route(
+        "/beta/litellm_basic_guardrail_api",
+        api.apply,
+        methods=["POST"],
+        response_model=GuardrailReply,
+    )
+    return routes
+
+
+def _owner(caller: Principal, body: GuardrailRequest) -> Owner:
+    """Return whose request it is, with LiteLLM's own key and end user."""
+    data = body.request_data or {}
+    key, user = data.get("user_api_key_hash"), data.get("user_api_key_end_user_id")
+    return Owner(
+        principal=caller,
+        caller_key=key if isinstance(key, str) else "",
+        end_user=user if isinstance(user, str) else "",
+    )

@@ -1,0 +1,302 @@
+"""Stored sessions: list, show, explain, replay, label, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from promptguard.config import ControllerConfig, PolicyConfig
+from promptguard.controller import Controller
+from promptguard.core.prompt import without_lone_surrogates
+from promptguard.errors import ConfigError, PromptGuardError, SessionNotFound
+from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.service.auth import Principal, Scope, permitted, principal_of
+from promptguard.service.errors import ApiError, error_responses
+from promptguard.service.intake import Intake
+from promptguard.service.telemetry import AuditLog
+from promptguard.service.verdicts import (
+    EnteredView,
+    EvidenceView,
+    ExplanationView,
+    ModeName,
+    ReplayView,
+    entered_view,
+    evidence_view,
+    explanation_view,
+    replay_view,
+)
+from promptguard.state import Mode, SessionState, TranscriptEntry
+
+SessionId = Annotated[str, Path(min_length=1, max_length=512)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class LabelRequest(_Body):
+    """A person's verdict on a session."""
+
+    verdict: Literal["attack", "false_alarm"]
+    note: str = Field(default="", max_length=2000)
+
+
+class PolicyBody(_Body):
+    """The lowest mode at which each action starts; null: never."""
+
+    annotate_from: ModeName | None = "CAUTIOUS"
+    steer_from: ModeName | None = "ELEVATED"
+    review_from: ModeName | None = None
+    block_from: ModeName | None = "CRITICAL"
+
+
+class ReplayRequest(_Body):
+    """The settings to replay with; what is not given stays as it is.
+
+    Settings that name files or endpoints cannot be given here.
+    """
+
+    preset: Literal["strict", "balanced", "permissive"] | None = None
+    false_positive_budget: float | None = Field(default=None, gt=0, le=0.5)
+    policy: PolicyBody | None = None
+    persona: Literal["strict", "empathetic", "educational", "professional", "friendly"] | None = (
+        None
+    )
+    use_temporal: bool | None = None
+    signals: list[str] | None = Field(default=None, max_length=64)
+
+    def over(self, config: ControllerConfig) -> ControllerConfig:
+        """Return `config` with these settings in place of its own."""
+        given = self.model_dump(exclude_none=True, exclude={"policy", "signals"})
+        if self.policy is not None:
+            given["policy"] = PolicyConfig(**self.policy.model_dump())
+        if self.signals is not None:
+            given["signals"] = tuple(self.signals)
+        return ControllerConfig(**{**dict(iter(config)), **given})
+
+
+class ListQuery(_Body):
+    """Which sessions."""
+
+    min_mode: ModeName = "SAFE"
+    contains: str = Field(default="", max_length=128, pattern=r"^[A-Za-z0-9._:@=+-]*$")
+    limit: int = Field(default=50, ge=1, le=500)
+    offset: int = Field(default=0, ge=0, le=1_000_000)
+
+
+class SessionSummary(BaseModel):
+    """A session in one row."""
+
+    session_id: str
+    tenant: str
+    mode: str
+    risk: float
+    peak_risk: float
+    turns: int
+    blocked: int
+    history_rewrites: int
+    created: float
+    updated: float
+
+
+class SessionList(BaseModel):
+    """One page of sessions, newest first."""
+
+    sessions: list[SessionSummary]
+
+
+class EntryView(BaseModel):
+    """One stored message; `content` is null where text is not kept."""
+
+    position: int
+    turn: int
+    role: str
+    content: str | None
+    timestamp: float
+
+
+class LabelView(BaseModel):
+    """A reviewer's label on a session."""
+
+    verdict: str
+    author: str
+    timestamp: float
+    note: str
+
+
+class SessionDetail(BaseModel):
+    """A session with its transcript, evidence and labels."""
+
+    summary: SessionSummary
+    entered: list[EnteredView]
+    evidence: list[EvidenceView]
+    transcript: list[EntryView]
+    labels: list[LabelView]
+
+
+class Deleted(BaseModel):
+    """Result of DELETE."""
+
+    session_id: str
+    deleted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsApi:
+    """The routes' work. Callers see the sessions of their tenant and no others."""
+
+    controller: Controller
+    intake: Intake
+    audit: AuditLog
+    clock: Callable[[], float]
+
+    async def index(self, request: Request, query: Annotated[ListQuery, Query()]) -> SessionList:
+        """List sessions, newest first."""
+        caller = permitted(request, Scope.READ)
+        states = await self.controller.store.sessions(
+            SessionQuery(
+                tenant=caller.tenant,
+                min_mode=Mode[query.min_mode],
+                contains=query.contains,
+                limit=query.limit,
+                offset=query.offset,
+            )
+        )
+        return SessionList(sessions=[_summary(state) for state in states])
+
+    async def show(self, request: Request, session_id: SessionId) -> SessionDetail:
+        """Show a session with its transcript, evidence and labels."""
+        caller = permitted(request, Scope.READ)
+        state, key = await self._found(caller, session_id)
+        store = self.controller.store
+        return _detail(state, await store.transcript(key), await store.labels(key))
+
+    async def explain(self, request: Request, session_id: SessionId) -> ExplanationView:
+        """Say why the last turn got its verdict, and without which turns it would have passed."""
+        caller = permitted(request, Scope.READ)
+        _, key = await self._found(caller, session_id)
+        explanation = await self.controller.explain(key.session_id, tenant=key.tenant)
+        return explanation_view(key.session_id, explanation)
+
+    async def replay(
+        self, request: Request, session_id: SessionId, body: ReplayRequest
+    ) -> ReplayView:
+        """Judge a stored session under other settings, turn by turn."""
+        caller = permitted(request, Scope.READ)
+        _, key = await self._found(caller, session_id)
+        try:
+            other = body.over(self.controller.config)
+            pairs = await self.controller.replay(key.session_id, other, tenant=key.tenant)
+        except ConfigError as error:
+            raise ApiError(422, str(error), code="invalid_field", param="body") from None
+        return replay_view(key.session_id, pairs)
+
+    async def delete(self, request: Request, session_id: SessionId) -> Deleted:
+        """Delete a session: state, transcript and labels."""
+        caller, key = await self._administered(request, "delete", session_id)
+        with self.audit.action(caller.name, "delete", key.session_id):
+            deleted = await self.controller.store.delete(key)
+        self.intake.forget(key)
+        return Deleted(session_id=key.session_id, deleted=deleted)
+
+    async def label(self, request: Request, session_id: SessionId, body: LabelRequest) -> LabelView:
+        """Record that a session was a true attack or a false alarm."""
+        caller, key = await self._administered(request, "label", session_id)
+        label = SessionLabel(
+            verdict=body.verdict,
+            author=caller.name or "local",
+            timestamp=self.clock(),
+            note=body.note,
+        )
+        with self.audit.action(caller.name, "label", key.session_id, done=body.verdict):
+            await self.controller.store.put_label(key, label)
+        return _label_view(label)
+
+    async def _administered(
+        self, request: Request, action: str, session_id: str
+    ) -> tuple[Principal, SessionKey]:
+        """Return the caller and the session to act on; refusals are recorded too."""
+        caller = principal_of(request)
+        try:
+            caller.require(Scope.ADMIN)
+            _, key = await self._found(caller, session_id)
+        except (ApiError, PromptGuardError) as error:
+            outcome = error.code if isinstance(error, ApiError) else type(error).__name__
+            self.audit.record(caller.name, action, session_id, outcome)
+            raise
+        return caller, key
+
+    async def _found(self, caller: Principal, session_id: str) -> tuple[SessionState, SessionKey]:
+        """Return a session by its stored id, or by the id the caller's own key gave it."""
+        names = [session_id]
+        if caller.name:
+            names.append(f"{caller.name}:{session_id}"[:512])
+        for name in names:
+            key = SessionKey(session_id=name, tenant=caller.tenant)
+            if (state := await self.controller.store.load(key)) is not None:
+                return state, key
+        raise SessionNotFound("There is no such session; GET /v1/sessions lists them.")
+
+
+def session_routes(api: SessionsApi) -> APIRouter:
+    """Return the routes over stored sessions."""
+    routes = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=error_responses())
+    routes.add_api_route("", api.index, methods=["GET"], response_model=SessionList)
+    one = "/{session_id}"
+    routes.add_api_route(one, api.show, methods=["GET"], response_model=SessionDetail)
+    routes.add_api_route(one, api.delete, methods=["DELETE"], response_model=Deleted)
+    routes.add_api_route(
+        f"{one}/explain", api.explain, methods=["GET"], response_model=ExplanationView
+    )
+    routes.add_api_route(f"{one}/replay", api.replay, methods=["POST"], response_model=ReplayView)
+    routes.add_api_route(f"{one}/label", api.label, methods=["POST"], response_model=LabelView)
+    return routes
+
+
+def _summary(state: SessionState) -> SessionSummary:
+    """Return a session in one row."""
+    return SessionSummary(
+        session_id=state.session_id,
+        tenant=state.tenant,
+        mode=state.mode.name,
+        risk=state.accumulated_risk,
+        peak_risk=state.profile.peak_risk,
+        turns=state.turn_count,
+        blocked=state.profile.blocked,
+        history_rewrites=state.history_rewrites,
+        created=state.created,
+        updated=state.updated,
+    )
+
+
+def _detail(
+    state: SessionState, entries: tuple[TranscriptEntry, ...], labels: tuple[SessionLabel, ...]
+) -> SessionDetail:
+    """Return a session with all that is stored of it."""
+    return SessionDetail(
+        summary=_summary(state),
+        entered=[entered_view(entry.turn, entry.mode) for entry in state.entered],
+        evidence=[evidence_view(entry) for entry in state.ledger.entries],
+        transcript=[
+            EntryView(
+                position=entry.position,
+                turn=entry.turn,
+                role=entry.role.value,
+                content=None if entry.content is None else without_lone_surrogates(entry.content),
+                timestamp=entry.timestamp,
+            )
+            for entry in entries
+        ],
+        labels=[_label_view(label) for label in labels],
+    )
+
+
+def _label_view(label: SessionLabel) -> LabelView:
+    """Return the public form of a label."""
+    return LabelView(
+        verdict=label.verdict, author=label.author, timestamp=label.timestamp, note=label.note
+    )

@@ -1,0 +1,306 @@
+"""Which session a request belongs to.
+
+A request may name its session. Where it does not, the conversation is its own name: a keyed hash
+over its messages (a chain) leads to the session that stood there last. The index of chains is
+kept in memory; the store is searched where it has no entry, so forgetting is safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from promptguard.conversation import Role
+from promptguard.protocols import SessionKey, SessionQuery, SessionStore
+from promptguard.service.auth import Principal
+from promptguard.service.history import (
+    ComparableMessage,
+    Comparison,
+    HistoryKind,
+    compare,
+    split_new,
+)
+
+DIGEST_BYTES = 8
+# Memory of the index: about a megabyte per thousand chains. Longer views and further alike
+# conversations are looked up in the store instead.
+MAX_CHAINS = 20_000
+MAX_VIEW_BYTES = 4096
+MAX_ALIKE = 64
+# Users of one key may begin alike ("hi"). Only a past that nobody else would have written word
+# for word is proof enough to hold a changed history against a session.
+DISTINCTIVE_CHARS = 120
+_MAX_STEPS_BACK = 64
+_MAX_CANDIDATES = 20
+_PLAIN_ID = re.compile(r"[A-Za-z0-9._:@=+-]{1,128}\Z")
+_INITIAL = {Role.USER: "u", Role.TOOL: "t", Role.ASSISTANT: "a", Role.SYSTEM: "s"}
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Whose session it is: the caller's tenant and key, and the end user where the caller says.
+
+    `caller_key` is a key that the caller itself authenticated, such as a LiteLLM proxy's; the
+    sessions of such keys are kept apart like those of our own.
+    """
+
+    principal: Principal
+    end_user: str = ""
+    caller_key: str = ""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant under which sessions are stored."""
+        return self.principal.tenant
+
+    def bound(self, session_id: str) -> str:
+        """Return the id under which the caller's session is stored; no other key reaches it."""
+        digest = hashlib.sha256(self.caller_key.encode("utf-8", "replace")).hexdigest()[:16]
+        parts = (self.principal.name, f"k-{digest}" if self.caller_key else "", session_id)
+        return ":".join(part for part in parts if part)
+
+
+def given_session_id(
+    places: Sequence[str], headers: Mapping[str, str], body: Mapping[str, object]
+) -> str | None:
+    """Return the first id in the configured headers and body fields, in a plain form."""
+    for place in places:
+        kind, _, name = place.partition(":")
+        value = headers.get(name.lower()) if kind == "header" else _field(body, name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if isinstance(value, str) and value.strip():
+            return plain_id(value.strip())
+    return None
+
+
+def plain_id(session_id: str) -> str:
+    """Return an id that is safe in headers, paths and logs: itself, or a hash of it."""
+    if _PLAIN_ID.match(session_id):
+        return session_id
+    return "x-" + hashlib.sha256(session_id.encode("utf-8", "replace")).hexdigest()[:40]
+
+
+def view_of(messages: Sequence[ComparableMessage]) -> bytes:
+    """Return a conversation as one short digest per message with text, comparable by its bytes."""
+    return b"".join(
+        hashlib.blake2b(
+            (_INITIAL[item.role] + item.digest).encode(), digest_size=DIGEST_BYTES
+        ).digest()
+        for item in messages
+        if item.content
+    )
+
+
+def chain_of(owner: Owner, view: bytes) -> bytes:
+    """Return the name of a conversation up to here, different for every owner."""
+    who = "\0".join((owner.tenant, owner.principal.name, owner.caller_key, owner.end_user))
+    key = hashlib.sha256(who.encode("utf-8", "replace")).digest()
+    return hashlib.blake2b(view, key=key, digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenView:
+    """The conversation as the client last showed it, when the session had `message_count`."""
+
+    view: bytes
+    message_count: int
+
+
+class SessionIndex:
+    """Bounded memory of chains and views; the least recently used are forgotten.
+
+    Two conversations may be word for word the same so far. Each then has its own session at the
+    same chain, and it does not matter which of them goes on in which.
+    """
+
+    def __init__(self, limit: int = MAX_CHAINS) -> None:
+        self._limit = limit
+        self._current: OrderedDict[bytes, deque[str]] = OrderedDict()
+        self._passed: OrderedDict[bytes, str] = OrderedDict()
+        self._unanswered: OrderedDict[bytes, str] = OrderedDict()
+        self._views: OrderedDict[SessionKey, SeenView] = OrderedDict()
+
+    def remember(self, chain: bytes, session_id: str) -> None:
+        """Record that a session's conversation now ends at `chain`."""
+        sessions = self._current.setdefault(chain, deque(maxlen=MAX_ALIKE))
+        if session_id not in sessions:
+            sessions.append(session_id)
+        self._passed[chain] = session_id
+        _trim(self._current, chain, self._limit)
+        _trim(self._passed, chain, self._limit)
+
+    def claim(self, chain: bytes) -> str | None:
+        """Return a session whose conversation ends at `chain`; no other caller gets it then."""
+        sessions = self._current.get(chain)
+        if not sessions:
+            return None
+        session_id = sessions.popleft()
+        if not sessions:
+            del self._current[chain]
+        return session_id
+
+    def passed(self, chains: Iterator[bytes]) -> str | None:
+        """Return the last session that went through the first known one of `chains`."""
+        return next((self._passed[chain] for chain in chains if chain in self._passed), None)
+
+    def mark_unanswered(self, chain: bytes, session_id: str) -> None:
+        """Record that the turn ending at `chain` got no answer and may be sent again."""
+        self._unanswered[chain] = session_id
+        _trim(self._unanswered, chain, self._limit)
+
+    def claim_unanswered(self, chain: bytes) -> str | None:
+        """Return the session whose last turn, ending at `chain`, got no answer."""
+        return self._unanswered.pop(chain, None)
+
+    def view(self, key: SessionKey) -> SeenView | None:
+        """Return what the client last showed of a session."""
+        return self._views.get(key)
+
+    def remember_view(self, key: SessionKey, seen: SeenView) -> None:
+        """Record what the client has now shown of a session."""
+        if len(seen.view) > MAX_VIEW_BYTES:
+            self._views.pop(key, None)
+            return
+        self._views[key] = seen
+        _trim(self._views, key, self._limit)
+
+    def forget(self, key: SessionKey) -> None:
+        """Drop what is known of a deleted session."""
+        self._views.pop(key, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Match:
+    session_id: str
+    chain: bytes | None = None
+
+
+class SessionFinder:
+    """Finds the session of a conversation: in the index, then in the store shared by all guards."""
+
+    def __init__(self, store: SessionStore, index: SessionIndex) -> None:
+        self._store = store
+        self._index = index
+
+    @asynccontextmanager
+    async def find(
+        self,
+        owner: Owner,
+        messages: Sequence[ComparableMessage],
+        view: bytes,
+        session_id: str | None,
+    ) -> AsyncIterator[SessionKey]:
+        """Give the session to judge in; where judging fails, a retry finds it again.
+
+        `view` is that of `messages`; `session_id` the client's own name for the session.
+        """
+        if session_id is not None:
+            yield SessionKey(session_id=owner.bound(session_id), tenant=owner.tenant)
+            return
+        match = await self._by_chain(owner, messages, view)
+        try:
+            yield SessionKey(session_id=match.session_id, tenant=owner.tenant)
+        except BaseException:
+            # The claim is given back, since the turn was not recorded.
+            if match.chain is not None:
+                self._index.remember(match.chain, match.session_id)
+            raise
+
+    async def _by_chain(
+        self, owner: Owner, messages: Sequence[ComparableMessage], view: bytes
+    ) -> _Match:
+        if not view:
+            # Requests without any text are all alike, so nothing tells their sessions.
+            return _Match(session_id=_new_id(owner, messages))
+        unanswered = self._index.claim_unanswered(chain_of(owner, view))
+        if unanswered is not None:
+            return _Match(session_id=unanswered)
+        # The longest known beginning wins; what follows it is new.
+        for chain in _prefixes(owner, view, len(messages) - 1):
+            current = self._index.claim(chain) or self._index.claim_unanswered(chain)
+            if current is not None:
+                return _Match(session_id=current, chain=chain)
+        history, _ = split_new(messages)
+        if not history:
+            return _Match(session_id=_new_id(owner, messages))
+        known = self._index.passed(_prefixes(owner, view, len(history), _distinctive(history)))
+        if known is not None:
+            return _Match(session_id=known)
+        stored = await self._in_store(owner, messages)
+        return _Match(session_id=stored or _new_id(owner, messages))
+
+    async def _in_store(self, owner: Owner, messages: Sequence[ComparableMessage]) -> str | None:
+        """Return a stored session that begins alike and fits, else one that was rewritten."""
+        contains = owner.bound(_id_prefix(owner, messages))
+        query = SessionQuery(tenant=owner.tenant, contains=contains, limit=_MAX_CANDIDATES)
+        rewritten = None
+        for state in await self._store.sessions(query):
+            key = SessionKey(session_id=state.session_id, tenant=state.tenant)
+            comparison = compare(messages, await self._store.transcript(key), learns_replies=True)
+            if comparison.kind in (HistoryKind.INTACT, HistoryKind.RETRIED):
+                return state.session_id
+            if rewritten is None and _is_proof(messages, comparison):
+                rewritten = state.session_id
+        return rewritten
+
+
+def _new_id(owner: Owner, messages: Sequence[ComparableMessage]) -> str:
+    """Return a new session's id, which other guards find by how the conversation begins."""
+    return owner.bound(f"{_id_prefix(owner, messages)}{secrets.token_hex(6)}")
+
+
+def _id_prefix(owner: Owner, messages: Sequence[ComparableMessage]) -> str:
+    """Return what the ids of all conversations with this beginning have in common."""
+    opening = []
+    for item in messages:
+        if item.role is Role.ASSISTANT:
+            break
+        opening.append(item)
+    return f"c-{chain_of(owner, view_of(opening)).hex()[:24]}-"
+
+
+def _prefixes(owner: Owner, view: bytes, longest: int, shortest: int = 1) -> Iterator[bytes]:
+    """Yield the chains of the beginnings of a conversation, the longest first."""
+    for length in range(longest, max(shortest - 1, longest - _MAX_STEPS_BACK), -1):
+        yield chain_of(owner, view[: length * DIGEST_BYTES])
+
+
+def _distinctive(history: Sequence[ComparableMessage]) -> int:
+    """Return how many messages it takes until the past is distinctive (DISTINCTIVE_CHARS)."""
+    written = 0
+    for count, item in enumerate(history, start=1):
+        written += len(item.content) if item.role is Role.USER else 0
+        if written >= DISTINCTIVE_CHARS:
+            return count
+    return len(history) + 1
+
+
+def _is_proof(messages: Sequence[ComparableMessage], comparison: Comparison) -> bool:
+    """Say whether enough of the history is the stored session's own words."""
+    history, _ = split_new(messages)
+    shared = [i for i in history if i.role is Role.USER and i not in comparison.unseen]
+    return sum(len(item.content) for item in shared) >= DISTINCTIVE_CHARS
+
+
+def _field(body: Mapping[str, object], path: str) -> object:
+    value: object = body
+    for name in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+def _trim(entries: OrderedDict[_Key, _Value], used: _Key, limit: int) -> None:
+    entries.move_to_end(used)
+    if len(entries) > limit:
+        entries.popitem(last=False)

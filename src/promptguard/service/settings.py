@@ -1,0 +1,128 @@
+"""The settings in force, and their reload while turns are under way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+
+from promptguard.config import ServiceConfig, Settings
+from promptguard.controller import Controller
+from promptguard.errors import ConfigError, PromptGuardError
+from promptguard.service.auth import Authenticator, check_host
+from promptguard.service.telemetry import AuditLog, Telemetry, log
+from promptguard.service.upstream import without_credentials
+from promptguard.state import SessionState
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.verdict import TurnInput
+
+# Settings that sockets, threads or open connections were made from.
+_FIXED_SERVICE = frozenset(
+    {
+        "host",
+        "port",
+        "upstream",
+        "upstream_key_env",
+        "upstream_timeout_s",
+        "max_connections",
+        "threads",
+        "dashboard",
+        "demo",
+        "audit_file",
+        "log_level",
+        "shutdown_s",
+    }
+)
+_FIXED_CONVERSATION = frozenset({"store", "model", "endpoint", "use_model"})
+
+
+class LiveSettings:
+    """The settings in force. Whatever a reload may change is read from here at each use."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.current = settings
+
+    def service(self) -> ServiceConfig:
+        """Return the service's settings in force."""
+        return self.current.service
+
+
+class Reloader:
+    """Replaces the settings in force by those that `read` returns, wholly or not at all."""
+
+    def __init__(
+        self,
+        live: LiveSettings,
+        read: Callable[[], Settings],
+        *,
+        controller: Controller,
+        authenticator: Authenticator,
+        telemetry: Telemetry,
+        audit: AuditLog,
+    ) -> None:
+        self._live = live
+        self._read = read
+        self._controller = controller
+        self._authenticator = authenticator
+        self._telemetry = telemetry
+        self._audit = audit
+        self._lock = asyncio.Lock()
+
+    async def reload(self) -> bool:
+        """Reload; a configuration that is not valid is logged and changes nothing."""
+        async with self._lock:
+            try:
+                with self._audit.action("operator", "reload", "settings"):
+                    await asyncio.to_thread(self._apply)
+            except PromptGuardError as error:
+                log(logging.ERROR, "reload refused", reason=_public_reason(error))
+                self._telemetry.reloaded("refused")
+                return False
+            log(logging.INFO, "reloaded")
+            self._telemetry.reloaded("done")
+            return True
+
+    def _apply(self) -> None:
+        new = self._read()
+        _check_fixed(self._live.current, new)
+        check_host(new.service.host, new.service.keys)
+        # The encoder is kept: it takes seconds to load and cannot change by a reload.
+        judge = TurnJudge.open(new.conversation, encoder=self._controller.judge.encoder)
+        try_out(judge)
+        # Nothing below can fail, so the new settings hold wholly or not at all.
+        self._controller.reconfigure(judge)
+        self._authenticator.replace_keys(new.service.keys)
+        self._live.current = new
+
+
+def _public_reason(error: PromptGuardError) -> str:
+    """Return why a reload failed, without the lines of the file that YAML errors quote."""
+    text = str(error)
+    place = re.findall(r"line \d+, column \d+", text)
+    reason = text.partition("\n")[0] + (f" ({place[-1]})" if place else "")
+    return without_credentials(reason)
+
+
+def _check_fixed(old: Settings, new: Settings) -> None:
+    fixed = [
+        f"service.{name}"
+        for name in sorted(_FIXED_SERVICE)
+        if getattr(old.service, name) != getattr(new.service, name)
+    ]
+    fixed += [
+        f"conversation.{name}"
+        for name in sorted(_FIXED_CONVERSATION)
+        if getattr(old.conversation, name) != getattr(new.conversation, name)
+    ]
+    fixed += ["evaluation"] if old.evaluation != new.evaluation else []
+    if fixed:
+        raise ConfigError(
+            f"{', '.join(fixed)} can change only at a restart, so nothing was reloaded; "
+            "restart, or take the change back."
+        )
+
+
+def try_out(judge: TurnJudge) -> None:
+    """Judge one harmless turn: loads what is loaded on first use, and raises what is broken."""
+    judge.judge(SessionState(session_id="trial"), TurnInput(text="Good morning."), now=0.0)

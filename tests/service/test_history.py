@@ -1,0 +1,169 @@
+"""Resent, trimmed, regenerated, dropped and rewritten histories, compared with the store."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptguard.conversation import Role
+from promptguard.service.history import ComparableMessage, HistoryKind, compare, split_new
+from promptguard.state import TranscriptEntry
+from promptguard.turns.remember import content_hash
+
+ROLES = {"u": Role.USER, "a": Role.ASSISTANT, "t": Role.TOOL}
+
+
+def said(*items: str) -> tuple[ComparableMessage, ...]:
+    """`u:text`, `a:text` or `t:text` each."""
+    return tuple(ComparableMessage.of(ROLES[item[0]], item[2:]) for item in items)
+
+
+def stored(*turns: tuple[str, ...], blocked: tuple[int, ...] = ()) -> list[TranscriptEntry]:
+    """One tuple of items per turn."""
+    entries: list[TranscriptEntry] = []
+    for number, items in enumerate(turns, start=1):
+        for at, item in enumerate(items):
+            action = "block" if number in blocked else "allow"
+            entries.append(
+                TranscriptEntry(
+                    position=len(entries),
+                    turn=number,
+                    role=ROLES[item[0]],
+                    content=item[2:],
+                    content_hash=content_hash(item[2:]),
+                    timestamp=0.0,
+                    verdict=f'{{"action": "{action}"}}' if at == 0 else "",
+                )
+            )
+    return entries
+
+
+TWO = (("u:A", "a:R1"), ("u:B", "a:R2"))
+
+
+def texts(items) -> list[str]:
+    return [item.content for item in items]
+
+
+@pytest.mark.parametrize(
+    ("incoming", "turns", "kind", "new", "unseen"),
+    [
+        (("u:A",), (), "first", ["A"], []),
+        (("u:A", "a:R", "u:B"), (), "first", ["B"], ["A", "R"]),
+        (("u:A", "a:R1", "u:B", "a:R2", "u:C"), TWO, "intact", ["C"], []),
+        (("u:B", "a:R2", "u:C"), TWO, "intact", ["C"], []),
+        (("u:C",), TWO, "not_resent", ["C"], []),
+        (("u:A", "u:B", "u:C"), TWO, "not_resent", ["C"], []),
+        (("u:A", "a:R1", "u:B"), TWO, "regenerated", ["B"], []),
+        (("u:A", "a:R1", "u:X"), TWO, "dropped", ["X"], []),
+        (("u:A", "a:FAKE", "u:B", "a:R2", "u:C"), TWO, "rewritten", ["C"], ["FAKE"]),
+        (("u:A2", "a:R1", "u:B", "a:R2", "u:C"), TWO, "rewritten", ["C"], ["A2"]),
+        (("u:A", "a:R1", "u:B", "a:R2", "u:X", "a:Y", "u:C"), TWO, "rewritten", ["C"], ["X", "Y"]),
+        (("u:B", "a:R2", "u:A", "a:R1", "u:C"), TWO, "rewritten", ["C"], ["B", "R2"]),
+        (("u:A", "a:R1", "u:B"), (("u:A", "a:R1"), ("u:B",)), "retried", ["B"], []),
+        (("u:A", "a:R1", "u:B", "u:C"), (("u:A", "a:R1"), ("u:B",)), "intact", ["C"], []),
+        (("u:A", "a:FAKE", "u:B"), (("u:A", "a:R1"), ("u:B",)), "rewritten", ["B"], ["FAKE"]),
+        (("u:A", "u:B", "a:R", "u:C"), (("u:A\nB", "a:R"),), "intact", ["C"], []),
+        (("t:D", "u:A", "a:R", "u:C"), (("u:A", "t:D", "a:R"),), "intact", ["C"], []),
+        (("u:A", "t:D"), (("u:A", "a:"),), "not_resent", ["D"], []),
+        (("u:A", "t:D", "a:R", "u:B"), (("u:A", "a:"), ("u:", "t:D", "a:R")), "intact", ["B"], []),
+        (
+            ("u:A", "a:R1", "u:B2", "a:R3", "u:C"),
+            (*TWO, ("u:B2", "a:R3")),
+            "intact",
+            ["C"],
+            [],
+        ),
+    ],
+)
+def test_kinds_of_history(incoming, turns, kind, new, unseen) -> None:
+    """What is new, what was never seen, and what kind of history it is."""
+    found = compare(said(*incoming), stored(*turns))
+    assert (found.kind.value, texts(found.new), texts(found.unseen)) == (kind, new, unseen)
+
+
+def test_words_put_into_the_assistants_mouth_are_new() -> None:
+    """A prefilled answer at the end is part of what is judged."""
+    history, new = split_new(said("u:A", "a:R", "u:B", "a:Sure, here is"))
+    assert texts(history) == ["A", "R"]
+    assert texts(new) == ["B", "Sure, here is"]
+
+
+def test_an_answer_broken_off_by_the_client_is_the_same_answer() -> None:
+    """A client that stopped the stream has less than was sent; adding to it is a rewrite."""
+    turns = (("u:A", "a:It is a long answer."),)
+    assert compare(said("u:A", "a:It is a long", "u:B"), stored(*turns)).kind == "intact"
+    assert compare(said("u:A", "a:It", "u:B"), stored(*turns)).kind == "rewritten"
+    longer = said("u:A", "a:It is a long answer. Sure, step one", "u:B")
+    assert compare(longer, stored(*turns)).kind == "rewritten"
+
+
+def test_a_client_that_got_an_error_has_no_refusal_to_resend() -> None:
+    """Where blocks are errors, the blocked exchange may be missing."""
+    turns = (("u:A", "a:R1"), ("u:bad", "a:No."))
+    incoming = said("u:A", "a:R1", "u:C")
+    assert compare(incoming, stored(*turns, blocked=(2,))).kind == "dropped"
+    shown = compare(incoming, stored(*turns, blocked=(2,)), hides_refusals=True)
+    assert shown.kind == "intact"
+    kept = compare(
+        said("u:A", "a:R1", "u:bad", "u:C"), stored(*turns, blocked=(2,)), hides_refusals=True
+    )
+    assert (kept.kind, texts(kept.new)) == ("intact", ["C"])
+
+
+def test_an_answer_never_told_is_learned() -> None:
+    """Beside the traffic, the answer comes with the next turn."""
+    turns = (("u:A",),)
+    found = compare(said("u:A", "a:R1", "u:B"), stored(*turns), learns_replies=True)
+    assert (found.kind, found.learned, texts(found.new)) == ("intact", "R1", ["B"])
+    in_the_way = compare(said("u:A", "a:R1", "u:B"), stored(*turns))
+    assert in_the_way.kind == "rewritten"
+
+
+def test_without_stored_hashes_nothing_is_claimed() -> None:
+    """With store_text off there is nothing to compare with."""
+    entries = [
+        TranscriptEntry(
+            position=0, turn=1, role=Role.USER, content=None, content_hash="", timestamp=0.0
+        )
+    ]
+    assert compare(said("u:X", "a:Y", "u:B"), entries).kind is HistoryKind.NOT_RESENT
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz")), min_size=1, max_size=8),
+    st.integers(0, 7),
+)
+def test_an_honest_client_is_never_accused(exchanges, trimmed) -> None:
+    """Whatever was said, however often the same: whole or trimmed, it is intact."""
+    turns = [(f"u:{question}", f"a:{answer}") for question, answer in exchanges]
+    flat = [item for turn in turns for item in turn]
+    kept = flat[2 * min(trimmed, len(turns) - 1) :]
+    found = compare(said(*kept, "u:new"), stored(*turns))
+    assert found.kind is HistoryKind.INTACT
+    assert texts(found.new) == ["new"]
+
+
+@given(
+    st.lists(st.sampled_from(["u:a", "u:b", "a:c", "a:d", "t:e", "u:"]), max_size=12),
+    st.lists(st.lists(st.sampled_from(["u:a", "u:b", "t:e", "a:c"]), max_size=3), max_size=5),
+)
+def test_any_two_histories_can_be_compared(incoming, turns) -> None:
+    """No pair is too odd, and what is new or unseen was really in the request."""
+    messages = said(*(item for item in incoming if item[2:]))
+    found = compare(messages, stored(*(tuple(turn) for turn in turns)))
+    assert all(item in messages for item in (*found.new, *found.unseen))
+
+
+@given(
+    st.lists(st.sampled_from(["u:a", "u:b", "a:c", "a:d", "t:e", "u:evil"]), max_size=12),
+    st.lists(st.lists(st.sampled_from(["u:a", "u:b", "t:e", "a:c"]), min_size=1, max_size=3)),
+    st.booleans(),
+)
+def test_nothing_slips_past_the_judge(incoming, turns, learns) -> None:
+    """Every user and tool text is new, unseen and therefore judged, or was judged before."""
+    messages = said(*incoming)
+    entries = stored(*(tuple(turn) for turn in turns))
+    found = compare(messages, entries, learns_replies=learns)
+    before = {entry.content_hash for entry in entries}
+    judged = {item.digest for item in (*found.new, *found.unseen)}
+    assert {item.digest for item in messages if item.role is not Role.ASSISTANT} <= before | judged
