@@ -12,9 +12,10 @@ from promptguard.fil.inertia import amplifications, inertia_score
 from promptguard.fil.matcher import Matcher
 from promptguard.fil.parameters import FilParameters, FollowUpWeights, read_parameters
 from promptguard.fil.persona import persona_weight
-from promptguard.fil.rules import Rule, RulePack, read_pack, shipped_packs
+from promptguard.fil.rules import rule_packs
 from promptguard.fil.scan import canonical
 from promptguard.fil.temporal import Counterfactual, counterfactual, escalation_shapes
+from promptguard.patterns import Entry, Pack
 from promptguard.protocols import FilReading
 from promptguard.state import ConversationHistory, ConversationMessage
 from promptguard.text.terms import key_terms
@@ -27,7 +28,7 @@ _ACTING = frozenset({"method", "request", "plan"})
 class FrozenInstinct:
     """Rules and numbers, read once; `assess` is pure and may be called from many threads."""
 
-    def __init__(self, packs: Iterable[RulePack], parameters: FilParameters) -> None:
+    def __init__(self, packs: Iterable[Pack], parameters: FilParameters) -> None:
         self.packs = tuple(packs)
         self.parameters = parameters
         self._matcher = Matcher(self.packs)
@@ -39,14 +40,16 @@ class FrozenInstinct:
         extra_paths: Iterable[str | Path] = (),
         parameters: str | Path | None = None,
     ) -> FrozenInstinct:
-        """Build the layer from the bundled packs of `languages` (None: all) and further files."""
-        packs = (*shipped_packs(languages), *map(read_pack, extra_paths))
-        return cls(packs, read_parameters(parameters))
+        """Build the layer from the bundled rules of `languages` (None: all) and further paths.
+
+        A path is a file of rules or a language folder, which is added with all its sections.
+        """
+        return cls(rule_packs(languages, extra_paths), read_parameters(parameters))
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[Entry, ...]:
         """Every rule in use."""
-        return tuple(rule for pack in self.packs for rule in pack.rules)
+        return tuple(rule for pack in self.packs for rule in pack.entries)
 
     def assess(
         self,
