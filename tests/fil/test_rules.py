@@ -25,7 +25,9 @@ INNOCENT = [(rule, text) for rule in RULES for text in rule.innocent]
 
 def _matches(rule: Entry, text: str) -> bool:
     pattern = re2.compile(rule.pattern)
-    return any(pattern.search(part) for part in sentences(canonical(read_text(text).plain)))
+    scan = canonical(read_text(text).plain)
+    parts = [scan] if rule.kind == Kind.TEMPORAL else sentences(scan)
+    return any(pattern.search(part) for part in parts)
 
 
 def _name(value: object) -> str:

@@ -17,6 +17,7 @@ class Finding:
 
     `violated` are directives whose content occurs with intent, `mentioned` those only touched.
     `contexts` holds the frames around the contents, or of the whole text where it has none.
+    `temporal` patterns count by themselves; `latent` has those that count after a risky past too.
     """
 
     violated: Mapping[str, float] = field(default_factory=dict)
@@ -25,6 +26,7 @@ class Finding:
     features: Mapping[str, float] = field(default_factory=dict)
     contexts: Mapping[str, float] = field(default_factory=dict)
     temporal: Mapping[str, float] = field(default_factory=dict)
+    latent: Mapping[str, float] = field(default_factory=dict)
     intents: frozenset[str] = frozenset()
     has_content: bool = False
     has_harmful_intent: bool = False
@@ -50,6 +52,7 @@ def find(matcher: Matcher, scan: str) -> Finding:
     tally = _Tally()
     for index in range(len(reader.parts)):
         _read_sentence(reader, index, tally)
+    tally.kept += [rule for rule in reader.across() if rule not in tally.kept]
     contents = [rule for rule in tally.kept if rule.kind == Kind.CONTENT]
     _read_surroundings(reader, tally, has_content=bool(contents))
     shown = {"intent"} if tally.intents else set()
@@ -64,6 +67,7 @@ def find(matcher: Matcher, scan: str) -> Finding:
         features=_by_name(tally.kept, Kind.FEATURE, shown),
         contexts=tally.contexts,
         temporal=_by_name(tally.kept, Kind.TEMPORAL, shown),
+        latent=_by_name(tally.kept, Kind.TEMPORAL, {*shown, "past"}),
         intents=frozenset(tally.intents),
         has_content=bool(contents),
         has_harmful_intent=tally.has_harmful_intent or bool(tally.violated),
@@ -81,6 +85,7 @@ def together(parts: Sequence[Finding]) -> Finding:
         features=_strongest(part.features for part in parts),
         contexts=_strongest(part.contexts for part in parts),
         temporal=_strongest(part.temporal for part in parts),
+        latent=_strongest(part.latent for part in parts),
         intents=frozenset().union(*(part.intents for part in parts)),
         has_content=any(part.has_content for part in parts),
         has_harmful_intent=any(part.has_harmful_intent for part in parts),

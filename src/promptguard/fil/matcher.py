@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from promptguard.fil.rules import Kind
-from promptguard.patterns import Entry, Pack, PatternSet, compiled
+from promptguard.patterns import Entry, Pack, PatternSet, any_of, compiled
 from promptguard.patterns.pack import joined
 
 _LIGHT = frozenset({Kind.INTENT, Kind.CONTEXT})
@@ -30,6 +30,13 @@ class Matcher:
             for rule in rules
             if rule.unless
         }
+        going_on = [
+            rule
+            for rules in by_scripts.values()
+            for rule in rules
+            if (rule.kind, rule.name) == (Kind.TEMPORAL, "follow_up")
+        ]
+        self._follow_up = any_of(going_on) if going_on else None
 
     def meant(self, rules: Iterable[Entry], sentence: str) -> tuple[Entry, ...]:
         """Return those of the rules matched in `sentence` that it does not except."""
@@ -38,6 +45,11 @@ class Matcher:
             for rule in rules
             if not rule.unless or not self._exceptions[rule.id].search(sentence)
         )
+
+    def without_follow_up(self, scan: str) -> str:
+        """Return the canonical text without the words that only ask to go on."""
+        left: str = self._follow_up.sub(" ", scan) if self._follow_up else scan
+        return left
 
     def what(self, scan: str, scripts: frozenset[str]) -> tuple[Entry, ...]:
         """Return the rules about what is said."""

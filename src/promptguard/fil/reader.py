@@ -16,6 +16,7 @@ class Reader:
 
     def __init__(self, matcher: Matcher, scan: str) -> None:
         self._matcher = matcher
+        self._scan = scan
         self._scripts = scripts(scan)
         self.whole = matcher.what(scan, self._scripts)
         self.parts = sentences(scan) if self.whole else []
@@ -27,6 +28,11 @@ class Reader:
         is_whole = len(self.parts) == 1
         found = self.whole if is_whole else self._matcher.what(sentence, self._scripts)
         return self._matcher.meant(found, sentence)
+
+    def across(self) -> tuple[Entry, ...]:
+        """Return the temporal rules of the whole text: what they join may span sentences."""
+        found = tuple(rule for rule in self.whole if rule.kind == Kind.TEMPORAL)
+        return self._matcher.meant(found, self._scan)
 
     def names(self, index: int, kind: Kind) -> set[str]:
         """Return the names of the intents or contexts of a sentence."""

@@ -60,9 +60,10 @@ def spell_out(pattern: str, form: Form, lists: Mapping[str, str], scripts: froze
     """Return `pattern` in RE2 syntax for text of `form`; raises KeyError for an unknown list.
 
     In WORDS and CHARACTERS `~` is a gap of up to three words (eight characters), `~~` of up to
-    eight (twenty), `@` the rest of the word, `#` the end of the sentence; an apostrophe is a
-    space. In LINES `~` is up to four words of one sentence, a space is any blank, and patterns
-    in Latin and Cyrillic script stand at word boundaries. In FOLDED a space is any run of blanks.
+    eight (twenty), `~~~` of any length, over sentence ends too, `@` the rest of the word, `#` the
+    end of the sentence; an apostrophe is a space. In LINES `~` is up to four words
+    of one sentence, a space is any blank, and patterns in Latin and Cyrillic script stand at
+    word boundaries. In FOLDED a space is any run of blanks.
     """
     if form in (Form.WORDS, Form.CHARACTERS):
         return _canonical(pattern, lists, has_words=form is Form.WORDS)
@@ -85,7 +86,8 @@ def _canonical(pattern: str, lists: Mapping[str, str], *, has_words: bool) -> st
     text = _with_lists(letters(pattern).replace("'", " ").replace("’", " "), squeezed)
     text = text.replace("'", " ").replace("’", " ").replace("#", r"\n")
     if has_words:
-        text = text.replace("~~", r"(?:[^ \n]+ ){0,8}").replace("~", r"(?:[^ \n]+ ){0,3}")
+        text = text.replace("~~~", "(?:[^ ]+ )*").replace("~~", r"(?:[^ \n]+ ){0,8}")
+        text = text.replace("~", r"(?:[^ \n]+ ){0,3}")
         return " (?:" + text.replace("@", r"[^ \n]*") + ") "
-    text = text.replace("~~", r"[^\n]{0,20}").replace("~", r"[^\n]{0,8}")
+    text = text.replace("~~~", "(?s:.)*").replace("~~", r"[^\n]{0,20}").replace("~", r"[^\n]{0,8}")
     return text.replace("@", r"[^ \n]*")
