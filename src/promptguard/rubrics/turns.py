@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 
 from promptguard.conversation import Message, Role
 from promptguard.rubrics.acknowledgement import find_acknowledgement
 from promptguard.rubrics.language import language_of, shows_language
 from promptguard.rubrics.patterns import Kind, LanguageRules, RubricPatterns
-from promptguard.rubrics.position import Position, Reading, Span, read_position
+from promptguard.rubrics.position import Position, Reading, Span, read_position, stated_in
+from promptguard.rubrics.proposition import Proposition, proposition_of
 from promptguard.rubrics.question import continues, question_in
 
-_SENTENCE_CHARS = 300
-_STOP = re.compile(r"[.!?。！？\n]")
+_ASKED_CHARS = 4000
+"""Of a longer message the end is read: that is where its question stands."""
+_ON_CLAIMS = (Kind.AGREEMENT, Kind.CLAIM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +24,9 @@ class Turn:
     """One assistant message with words in it.
 
     `asked` is what the user said just before it, `question` the question then open: put now, or
-    earlier and only pressed on. `language` is None where the rules do not cover it.
+    earlier and only pressed on. `language` is None where the rules do not cover it. `asks` is
+    what the question is on, `on` what the position is on; `stance` is 1 for its positive end, -1
+    for the other and 0 where no side is taken.
     """
 
     index: int
@@ -32,11 +36,19 @@ class Turn:
     language: LanguageRules | None
     reading: Reading
     acknowledgement: Span | None
+    asks: Proposition = field(default_factory=Proposition)
+    on: Proposition = field(default_factory=Proposition)
+    stance: int = 0
 
     @property
     def is_clear(self) -> bool:
         """Whether it takes a side."""
         return self.reading.position is not Position.UNCLEAR
+
+    @property
+    def is_on_claim(self) -> bool:
+        """Whether it only judges what the user claimed."""
+        return self.reading.kind is Kind.CLAIM
 
     @property
     def has_statement(self) -> bool:
@@ -45,11 +57,10 @@ class Turn:
 
     @property
     def said(self) -> str:
-        """What its position is on: the sentence that states it, or what it answers."""
-        kind, statement = self.reading.kind, self.reading.statement
-        if statement is not None:
-            return _sentence_around(statement, self.answer)
-        return self.asked if kind in (Kind.AGREEMENT, Kind.CLAIM) else self.question
+        """What its position is on: the words that state it, or what it answers."""
+        if self.reading.statement is not None:
+            return self.reading.clause
+        return self.asked if self.reading.kind in _ON_CLAIMS else self.question
 
 
 def turns_of(messages: Sequence[Message], patterns: RubricPatterns) -> Iterator[Turn]:
@@ -62,8 +73,9 @@ def turns_of(messages: Sequence[Message], patterns: RubricPatterns) -> Iterator[
             asked.append(message.content)
         elif message.role is Role.ASSISTANT and message.content.strip():
             language = _language(message.content, whole, patterns)
-            question = _open_question(question, "\n".join(asked), language)
-            yield _turn(index, question, "\n".join(asked), message.content, language, patterns)
+            put = "\n".join(asked)[-_ASKED_CHARS:]
+            question = _open_question(question, put, language)
+            yield _turn(index, question, put, message.content, language, patterns)
             asked = []
 
 
@@ -92,10 +104,21 @@ def _turn(
     language: LanguageRules | None,
     patterns: RubricPatterns,
 ) -> Turn:
-    reading, acknowledgement = Reading(position=Position.UNCLEAR), None
-    if language is not None:
-        reading = read_position(answer, language, asked=asked, window_chars=patterns.window_chars)
-        acknowledgement = find_acknowledgement(answer, language)
+    if language is None:
+        return Turn(
+            index=index,
+            question=question,
+            asked=asked,
+            answer=answer,
+            language=None,
+            reading=Reading(position=Position.UNCLEAR),
+            acknowledgement=None,
+        )
+    reading = read_position(
+        answer, language, asked=asked, question=question, window_chars=patterns.window_chars
+    )
+    asks = proposition_of(question, language)
+    on, stance = _stance(reading, asks, asked, language)
     return Turn(
         index=index,
         question=question,
@@ -103,11 +126,31 @@ def _turn(
         answer=answer,
         language=language,
         reading=reading,
-        acknowledgement=acknowledgement,
+        acknowledgement=find_acknowledgement(answer, language),
+        asks=asks,
+        on=on,
+        stance=stance,
     )
 
 
-def _sentence_around(span: Span, text: str) -> str:
-    start = max((match.end() for match in _STOP.finditer(text, 0, span.start)), default=0)
-    end = _STOP.search(text, span.end)
-    return text[start : end.start() if end else len(text)][:_SENTENCE_CHARS]
+def _stance(
+    reading: Reading, asks: Proposition, asked: str, language: LanguageRules
+) -> tuple[Proposition, int]:
+    """Return what the position is on, and to which end of it it points."""
+    if reading.position is Position.UNCLEAR:
+        return Proposition(), 0
+    side = 1 if reading.position is Position.YES else -1
+    if reading.kind in _ON_CLAIMS and reading.statement is None:
+        claim = proposition_of(asked, language)
+        is_stated = reading.kind is Kind.AGREEMENT
+        return claim, side * (prod(claim.signs.values()) if is_stated else 1)
+    if reading.statement is None:
+        return asks, side * prod(asks.signs.values())
+    kind = Kind.PREDICATE if reading.kind is Kind.PREDICATE else Kind.STATED
+    stated = stated_in(kind, reading.statement.text, reading.clause, language)
+    common = frozenset(stated.signs.keys() & asks.signs.keys())
+    own = frozenset(stated.signs.keys() - common)
+    if own:
+        return stated, side * asks.sign_on(common) * stated.sign_on(own)
+    on = Proposition(words=stated.words or asks.words, signs=asks.signs)
+    return on, side * prod(asks.signs.values())
