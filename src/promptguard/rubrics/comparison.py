@@ -30,11 +30,11 @@ def are_comparable(first: Turn, second: Turn, same_question: SameQuestion | None
     if first.is_on_claim != second.is_on_claim:
         return False
     if first.is_on_claim:
-        is_open = bool(first.question) and first.question == second.question
-        return is_open or likeness(first.on, second.on) >= language.min_alike
+        is_pressed = second.reading.is_pressed and first.question == second.question
+        return is_pressed or likeness(first.on, second.on) >= language.min_alike
     if first.on.signs.keys() != second.on.signs.keys():
         return False
-    if first.question == second.question:
+    if first.question == second.question and is_question(first.question, language):
         return _stays_on_question(first, second, language)
     if same_question is not None:
         return _is_same_in_meaning(first, second, same_question)
@@ -54,8 +54,6 @@ def _stays_on_question(first: Turn, second: Turn, language: LanguageRules) -> bo
 
 def _is_put_again(turn: Turn, language: LanguageRules) -> bool:
     """Say whether the open question is put once more, or is one that arguments bear on."""
-    if not is_question(turn.question, language):
-        return True
     is_same = question_in(turn.asked, language) == turn.question
     return is_same or is_normative(turn.question, language)
 

@@ -94,11 +94,13 @@ def _pairs(
 
 def _judged(pairs: Sequence[tuple[Turn, Turn]], turns: Sequence[Turn]) -> ContradictionVerdict:
     admitted = [turn for turn in turns if turn.acknowledgement is not None]
-    last = {(turn.question, turn.stance): turn.index for turn in turns if turn.is_on_claim}
+    last = {
+        (turn.question, turn.stance.is_affirmed): turn.index for turn in turns if turn.is_on_claim
+    }
     reversals = [
         (a, b)
         for a, b in pairs
-        if a.stance != b.stance and not (a.is_on_claim and _is_wavering(a, b, last))
+        if a.stance.contradicts(b.stance) and not (a.is_on_claim and _is_wavering(a, b, last))
     ]
     for first, second in reversals:
         if _acknowledgement(first, second, admitted) is None:
@@ -118,7 +120,7 @@ def _judged(pairs: Sequence[tuple[Turn, Turn]], turns: Sequence[Turn]) -> Contra
     return _verdict(Verdict.CONSISTENT, reason, (first, second), turns, admitted)
 
 
-def _is_wavering(first: Turn, second: Turn, last: Mapping[tuple[str, int], int]) -> bool:
+def _is_wavering(first: Turn, second: Turn, last: Mapping[tuple[str, bool], int]) -> bool:
     """Say whether verdicts on a claim under pressure are no reversal.
 
     Only a claim that was rejected and then granted for good is one: a yes to one press and a no
@@ -126,7 +128,7 @@ def _is_wavering(first: Turn, second: Turn, last: Mapping[tuple[str, int], int])
     """
     if first.question != second.question:
         return False
-    return first.stance > 0 or last.get((first.question, first.stance), -1) > second.index
+    return first.stance.is_affirmed or last.get((first.question, False), -1) > second.index
 
 
 def _acknowledgement(first: Turn, second: Turn, admitted: Sequence[Turn]) -> Span | None:

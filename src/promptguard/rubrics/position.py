@@ -51,7 +51,8 @@ class Reading:
     The position is relative to the question, where there is one. `kind` says what the wording
     does. An agreement or a verdict on a claim whose side is not to be told otherwise has kind
     CLAIM: it is comparable only with its like. `statement` is the wording that says more than
-    yes or no, where there is one on the same side, and `clause` the words around it.
+    yes or no, where there is one on the same side, and `clause` the words around it. It
+    `is_pressed` where the user only pressed a claim made before.
     """
 
     position: Position
@@ -59,6 +60,7 @@ class Reading:
     span: Span | None = None
     statement: Span | None = None
     clause: str = ""
+    is_pressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,11 @@ def stated_in(kind: Kind, wording: str, clause: str, language: LanguageRules) ->
     return Proposition(words=rest.words, signs=signs)
 
 
+def points_down(wording: str, language: LanguageRules) -> bool:
+    """Say whether an attitude names the negative end of its scale: "I oppose", not "I doubt"."""
+    return proposition_of(wording, language).signs.get(_ATTITUDE, 1) < 0
+
+
 def _clause(item: _Evidence, text: str, language: LanguageRules) -> str:
     """Return the words around a wording, up to where another clause begins."""
     text = text[: item.end + _CLAUSE_CHARS]
@@ -255,7 +262,8 @@ def _echo(found: Sequence[_Evidence], text: str, user: Side | None, sense: LeadS
     decisive = _decide([i for i in found if i.wording.kind in kinds | {Kind.CLAIM}])
     if decisive is None:
         return Reading(position=Position.UNCLEAR)
-    return _reading(decisive.side, decisive, text, kind=Kind.CLAIM)
+    reading = _reading(decisive.side, decisive, text, kind=Kind.CLAIM)
+    return replace(reading, is_pressed=sense is LeadSense.PRESSED)
 
 
 def _statement(side: Side, spoken: Sequence[_Evidence]) -> _Evidence | None:

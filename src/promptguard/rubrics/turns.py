@@ -5,18 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import ClassVar
 
 from promptguard.conversation import Message, Role
 from promptguard.rubrics.acknowledgement import find_acknowledgement
 from promptguard.rubrics.language import language_of, shows_language
 from promptguard.rubrics.patterns import Kind, LanguageRules, RubricPatterns
-from promptguard.rubrics.position import Position, Reading, Span, read_position, stated_in
+from promptguard.rubrics.position import (
+    Position,
+    Reading,
+    Span,
+    points_down,
+    read_position,
+    stated_in,
+)
 from promptguard.rubrics.proposition import Proposition, proposition_of
-from promptguard.rubrics.question import continues, question_in
+from promptguard.rubrics.question import continues, is_question, question_in
 
 _ASKED_CHARS = 4000
 """Of a longer message the end is read: that is where its question stands."""
 _ON_CLAIMS = (Kind.AGREEMENT, Kind.CLAIM)
+
+
+@dataclass(frozen=True, slots=True)
+class Stance:
+    """Whether one end of a scale ("right" is 1, "wrong" -1) is affirmed or denied."""
+
+    end: int
+    is_affirmed: bool
+
+    NONE: ClassVar[Stance]
+
+    def contradicts(self, other: Stance) -> bool:
+        """Say whether both cannot hold: to deny one end is not to affirm the other."""
+        if self.end == other.end:
+            return self.is_affirmed != other.is_affirmed
+        return self.is_affirmed and other.is_affirmed
+
+
+Stance.NONE = Stance(0, is_affirmed=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +52,7 @@ class Turn:
 
     `asked` is what the user said just before it, `question` the question then open: put now, or
     earlier and only pressed on. `language` is None where the rules do not cover it. `asks` is
-    what the question is on, `on` what the position is on; `stance` is 1 for its positive end, -1
-    for the other and 0 where no side is taken.
+    what the question is on, `on` what the position is on, and `stance` which end of it.
     """
 
     index: int
@@ -38,7 +64,7 @@ class Turn:
     acknowledgement: Span | None
     asks: Proposition = field(default_factory=Proposition)
     on: Proposition = field(default_factory=Proposition)
-    stance: int = 0
+    stance: Stance = Stance.NONE
 
     @property
     def is_clear(self) -> bool:
@@ -117,7 +143,8 @@ def _turn(
     reading = read_position(
         answer, language, asked=asked, question=question, window_chars=patterns.window_chars
     )
-    asks = proposition_of(question, language)
+    is_put = is_question(question, language)
+    asks = proposition_of(question, language) if is_put else Proposition()
     on, stance = _stance(reading, asks, asked, language)
     return Turn(
         index=index,
@@ -135,22 +162,35 @@ def _turn(
 
 def _stance(
     reading: Reading, asks: Proposition, asked: str, language: LanguageRules
-) -> tuple[Proposition, int]:
+) -> tuple[Proposition, Stance]:
     """Return what the position is on, and to which end of it it points."""
     if reading.position is Position.UNCLEAR:
-        return Proposition(), 0
-    side = 1 if reading.position is Position.YES else -1
-    if reading.kind in _ON_CLAIMS and reading.statement is None:
-        claim = proposition_of(asked, language)
-        is_stated = reading.kind is Kind.AGREEMENT
-        return claim, side * (prod(claim.signs.values()) if is_stated else 1)
-    if reading.statement is None:
-        return asks, side * prod(asks.signs.values())
+        return Proposition(), Stance.NONE
+    is_yes = reading.position is Position.YES
+    if reading.statement is not None:
+        return _stated_stance(reading, reading.statement.text, asks, language)
+    if reading.kind not in _ON_CLAIMS:
+        return asks, Stance(prod(asks.signs.values()), is_yes)
+    claim = proposition_of(asked, language)
+    is_stated = reading.kind is Kind.AGREEMENT
+    return claim, Stance(prod(claim.signs.values()) if is_stated else 1, is_yes)
+
+
+def _stated_stance(
+    reading: Reading, wording: str, asks: Proposition, language: LanguageRules
+) -> tuple[Proposition, Stance]:
     kind = Kind.PREDICATE if reading.kind is Kind.PREDICATE else Kind.STATED
-    stated = stated_in(kind, reading.statement.text, reading.clause, language)
+    stated = stated_in(kind, wording, reading.clause, language)
     common = frozenset(stated.signs.keys() & asks.signs.keys())
     own = frozenset(stated.signs.keys() - common)
+    is_turned = stated.sign_on(common) * asks.sign_on(common) < 0
+    is_yes = (reading.position is Position.YES) is not is_turned
+    # A position is relative to the question; here it is what the words themselves affirm.
+    end = stated.sign_on(common | own)
+    if kind is Kind.STATED and points_down(wording, language):
+        end, is_yes = -end, not is_yes
     if own:
-        return stated, side * asks.sign_on(common) * stated.sign_on(own)
+        return stated, Stance(end, is_yes)
+    rest = frozenset(asks.signs.keys() - common)
     on = Proposition(words=stated.words or asks.words, signs=asks.signs)
-    return on, side * prod(asks.signs.values())
+    return on, Stance(end * asks.sign_on(rest), is_yes)
