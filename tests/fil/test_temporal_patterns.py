@@ -80,8 +80,7 @@ def test_texts_of_the_designs_expressions_are_recognised(
     layer: FrozenInstinct, name: str, text: str
 ) -> None:
     """Each text fits an expression of the design and shows the pattern."""
-    fits = any(re.search(expression, text, re.IGNORECASE) for expression in DESIGN[name])
-    assert fits or "。" in text or "." in text
+    assert any(re.search(expression, text, re.IGNORECASE) for expression in DESIGN[name])
     assert name in layer.assess(read_text(text), now=0.0).features
 
 
