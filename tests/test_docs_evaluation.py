@@ -10,6 +10,7 @@ from promptguard.core.ensemble import MERGES
 from promptguard.errors import PromptGuardError
 from promptguard.evaluators.prompts import evaluation_prompts
 from promptguard.evaluators.registry import JUDGES
+from promptguard.stores.opening import STORES
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -77,5 +78,6 @@ def test_the_examples_of_the_extending_page_run() -> None:
     finally:
         MERGES._parts.pop("median", None)
         JUDGES._parts.pop("shouting", None)
+        STORES._parts.pop("scratch", None)
         evaluation_prompts.cache_clear()
-    assert len(blocks) == 3
+    assert len(blocks) == 5

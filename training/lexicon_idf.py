@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from promptguard.patterns import codes
 from promptguard.signals.lexicon import Lexicon, lexicon_digest, read_terms
-from promptguard.signals.phrases import LANGUAGES
 from promptguard.text.read import read_text
 
 OUT = Path(__file__).parent.parent / "src/promptguard/data/lexicon/idf.json"
@@ -53,7 +53,7 @@ def learn(
     everywhere = Counter[tuple[str, str]]()
     for (own, text, _), times in seen.items():
         everywhere[own, text] += times
-    table: dict[str, dict[str, float]] = {language: {} for language in LANGUAGES}
+    table: dict[str, dict[str, float]] = {language: {} for language in codes("lexicon")}
     for (own, text), times in sorted(everywhere.items()):
         idf = rarity(sizes.total(), times)
         if sizes[own] >= MIN_DOCUMENTS:

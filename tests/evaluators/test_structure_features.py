@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from promptguard.errors import DataError
 from promptguard.evaluators.structure import (
-    Entry,
     Feature,
     Findings,
     parse_structure,
     scannable,
     structure,
 )
+from promptguard.patterns import Entry, packs, parse_pack
 
 LANGUAGES = {"en", "ja", "zh", "ko", "es", "fr", "de", "ru"}
-SOURCE = files("promptguard").joinpath("data/structure.toml").read_text(encoding="utf-8")
-ENTRIES = [
-    pytest.param(entry, id=f"{entry.feature}-{entry.language}") for entry in structure().entries
-]
+DATA = files("promptguard").joinpath("data")
+PATTERNS = DATA.joinpath("lang/en/structure.toml").read_text(encoding="utf-8")
+SOURCE = DATA.joinpath("structure.toml").read_text(encoding="utf-8")
+ENTRIES = [pytest.param(entry, id=entry.id) for entry in structure().entries]
 
 
 def found_in(text: str) -> tuple[Feature, ...]:
@@ -37,7 +37,7 @@ def test_an_entry_finds_its_examples(entry: Entry) -> None:
     """Each must-match example shows the feature."""
     assert len(entry.match) >= 3
     for text in entry.match:
-        assert entry.feature in found_in(text), text
+        assert entry.kind in found_in(text), text
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -51,7 +51,7 @@ def test_an_entry_leaves_innocent_text_alone(entry: Entry) -> None:
 def test_every_feature_speaks_all_languages() -> None:
     """Markers are the same everywhere; phrases are written for each of the eight languages."""
     for feature in Feature:
-        spoken = {entry.language for entry in structure().entries if entry.feature is feature}
+        spoken = {entry.language for entry in structure().entries if entry.kind == feature}
         assert spoken in (LANGUAGES, {"any"}), feature
 
 
@@ -127,16 +127,29 @@ def test_lone_surrogates_are_no_obstacle() -> None:
         ("version = 1", "version = = 1", "valid TOML"),
         ("secrecy = ", "colour = ", "faults"),
         ("quoted_share = 0", "quoted_share = 7", "faults"),
-        ('feature = "secrecy"', 'feature = "hidden_text"', "no pattern for secrecy"),
-        ("'''{tell} ~{hidden}'''", "'''{nothing}'''", "no list"),
-        ("'''{tell} ~{hidden}'''", "'''(unclosed'''", "valid RE2"),
     ],
 )
-def test_a_broken_file_is_named(old: str, new: str, message: str) -> None:
-    """A pack that cannot be read never silently finds nothing."""
+def test_a_broken_weight_file_is_named(old: str, new: str, message: str) -> None:
+    """Weights that cannot be read never silently count nothing."""
     assert old in SOURCE
     with pytest.raises(DataError, match=message):
-        parse_structure(SOURCE.replace(old, new))
+        parse_structure(SOURCE.replace(old, new), packs("structure"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('kind = "secrecy"', 'kind = "hidden_text"', "pattern for"),
+        ("'''{tell} ~{hidden}'''", "'''{nothing}'''", "unknown list"),
+        ("'''{tell} ~{hidden}'''", "'''(unclosed'''", "valid pattern"),
+    ],
+)
+def test_a_broken_pack_is_named(old: str, new: str, message: str) -> None:
+    """Patterns that cannot be read never silently find nothing."""
+    assert old in PATTERNS
+    others = packs("structure", ["any"] if "secrecy" in old else ["any", "de"])
+    with pytest.raises(DataError, match=message):
+        parse_structure(SOURCE, [parse_pack(PATTERNS.replace(old, new), "en"), *others])
 
 
 def test_a_missing_weight_is_named() -> None:
@@ -145,4 +158,4 @@ def test_a_missing_weight_is_named() -> None:
     line = f"secrecy = {weights['secrecy']:.2f}\n"
     assert line in SOURCE
     with pytest.raises(DataError, match="no weight for secrecy"):
-        parse_structure(SOURCE.replace(line, ""))
+        parse_structure(SOURCE.replace(line, ""), packs("structure"))

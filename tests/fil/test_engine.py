@@ -10,7 +10,8 @@ from conversations import EMPTY, record
 
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.fil.parameters import read_parameters
-from promptguard.fil.rules import parse_pack
+from promptguard.fil.rules import checked
+from promptguard.patterns import parse_pack
 from promptguard.protocols import FilReading
 from promptguard.state import EscalationEvent
 from promptguard.text import read_text
@@ -21,7 +22,7 @@ NOW = 5_000.0
 def _entry(slug: str, kind: str, pattern: str, **more: object) -> str:
     fields = "".join(f"{key} = {value!r}\n".replace("True", "true") for key, value in more.items())
     return (
-        f'[[rule]]\nid = "t-{slug}"\nkind = "{kind}"\npattern = "{pattern}"\n{fields}'
+        f'[[entry]]\nid = "t-{slug}"\nkind = "{kind}"\npattern = "{pattern}"\n{fields}'
         f'match = ["{pattern}"]\nclean = ["-"]\n'
     )
 
@@ -31,7 +32,7 @@ def _feature(name: str) -> str:
 
 
 PACK = (
-    'language = "t"\nversion = 1\nwords = true\nscripts = ["latin"]\n[lists]\n'
+    'language = "t"\nversion = 1\nform = "words"\nscripts = ["latin"]\n[lists]\n'
     + "".join(
         map(
             _feature,
@@ -57,7 +58,7 @@ PACK = (
 
 @pytest.fixture(scope="module")
 def small() -> FrozenInstinct:
-    return FrozenInstinct([parse_pack(PACK, "t.toml")], read_parameters())
+    return FrozenInstinct([checked(parse_pack(PACK, "t.toml"))], read_parameters())
 
 
 def _alone(small: FrozenInstinct, text: str, persona: str = "strict") -> FilReading:

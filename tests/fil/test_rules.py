@@ -10,49 +10,44 @@ import re2
 from promptguard.errors import DataError
 from promptguard.fil.directives import Directive
 from promptguard.fil.engine import FrozenInstinct
-from promptguard.fil.matcher import RuleSet
-from promptguard.fil.rules import (
-    LANGUAGES,
-    Kind,
-    Rule,
-    parse_pack,
-    read_pack,
-    shipped_packs,
-    spell_out,
-)
+from promptguard.fil.rules import Kind, checked, rule_packs
 from promptguard.fil.scan import canonical, sentences
+from promptguard.patterns import Entry, PatternSet, codes, parse_pack
+from promptguard.patterns.forms import Form, spell_out
 from promptguard.text import read_text
 
-RULES = tuple(rule for pack in shipped_packs() for rule in pack.rules)
+RULES = tuple(rule for pack in rule_packs() for rule in pack.entries)
 ALONE = [(rule, text) for rule in RULES for text in rule.match]
 CLEAN = [(rule, text) for rule in RULES for text in rule.clean]
 VIOLATING = [(rule, text) for rule in RULES for text in rule.violates]
 INNOCENT = [(rule, text) for rule in RULES for text in rule.innocent]
 
 
-def _matches(rule: Rule, text: str) -> bool:
+def _matches(rule: Entry, text: str) -> bool:
     pattern = re2.compile(rule.pattern)
-    return any(pattern.search(part) for part in sentences(canonical(read_text(text).plain)))
+    scan = canonical(read_text(text).plain)
+    parts = [scan] if rule.kind == Kind.TEMPORAL else sentences(scan)
+    return any(pattern.search(part) for part in parts)
 
 
 def _name(value: object) -> str:
-    return value.id if isinstance(value, Rule) else ""
+    return value.id if isinstance(value, Entry) else ""
 
 
 @pytest.mark.parametrize(("rule", "text"), ALONE, ids=_name)
-def test_a_pattern_matches_its_examples(rule: Rule, text: str) -> None:
+def test_a_pattern_matches_its_examples(rule: Entry, text: str) -> None:
     """What must match does."""
     assert _matches(rule, text)
 
 
 @pytest.mark.parametrize(("rule", "text"), CLEAN, ids=_name)
-def test_a_pattern_leaves_its_counterexamples(rule: Rule, text: str) -> None:
+def test_a_pattern_leaves_its_counterexamples(rule: Entry, text: str) -> None:
     """What must not match does not."""
     assert not _matches(rule, text)
 
 
 @pytest.mark.parametrize(("rule", "text"), VIOLATING, ids=_name)
-def test_a_violation_is_seen_as_one(layer: FrozenInstinct, rule: Rule, text: str) -> None:
+def test_a_violation_is_seen_as_one(layer: FrozenInstinct, rule: Entry, text: str) -> None:
     """Content with intent violates the rule's directive and blocks."""
     reading = layer.assess(read_text(text), now=0.0, use_temporal=False)
     assert rule.directive in reading.violated
@@ -61,29 +56,29 @@ def test_a_violation_is_seen_as_one(layer: FrozenInstinct, rule: Rule, text: str
 
 
 @pytest.mark.parametrize(("rule", "text"), INNOCENT, ids=_name)
-def test_a_mention_is_no_violation(layer: FrozenInstinct, rule: Rule, text: str) -> None:
+def test_a_mention_is_no_violation(layer: FrozenInstinct, rule: Entry, text: str) -> None:
     """Talking about a thing, asking for help or using a homonym violates nothing."""
     reading = layer.assess(read_text(text), now=0.0, use_temporal=False)
     assert reading.violated == ()
     assert not reading.is_blocking
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", codes("rules"))
 def test_every_directive_is_reachable_in_every_language(language: str) -> None:
     """Each pack has content for all thirteen directives, each with both kinds of examples."""
-    contents = [r for r in RULES if r.language == language and r.kind is Kind.CONTENT]
+    contents = [r for r in RULES if r.language == language and r.kind == Kind.CONTENT]
     assert {rule.directive for rule in contents} == {directive.value for directive in Directive}
     assert all(rule.violates and rule.innocent for rule in contents)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", codes("rules"))
 def test_every_language_has_every_frame(language: str) -> None:
     """Intents, features, contexts, temporal patterns and concept families exist everywhere."""
     names = {(r.kind, r.name) for r in RULES if r.language == language}
     english = {(r.kind, r.name) for r in RULES if r.language == "en"}
     for kind in (Kind.INTENT, Kind.FEATURE, Kind.CONTEXT, Kind.TEMPORAL):
-        assert {n for k, n in names if k is kind} == {n for k, n in english if k is kind}
-    families = {name.split(".")[0] for kind, name in names if kind is Kind.CONCEPT}
+        assert {n for k, n in names if k == kind} == {n for k, n in english if k == kind}
+    families = {name.split(".")[0] for kind, name in names if kind == Kind.CONCEPT}
     assert families >= {"weapon", "poison", "drug", "malware", "fraud", "violence", "terrorism"}
 
 
@@ -96,7 +91,7 @@ def test_identifiers_are_unique_and_examples_complete() -> None:
 
 def test_the_shared_automaton_agrees_with_each_pattern_alone() -> None:
     """Running all rules at once finds exactly the rules that match one by one."""
-    together = RuleSet(RULES)
+    together = PatternSet(RULES)
     compiled = [(rule, re2.compile(rule.pattern)) for rule in RULES]
     for _, text in VIOLATING[::5]:
         scan = canonical(text)
@@ -106,11 +101,11 @@ def test_the_shared_automaton_agrees_with_each_pattern_alone() -> None:
 
 def test_boundaries_work_for_accents_and_without_spaces() -> None:
     """A space is a word boundary for letters with accents; Han characters need none."""
-    words = spell_out("é@ fin", {}, has_words=True)
+    words = spell_out("é@ fin", Form.WORDS, {}, frozenset())
     assert re2.search(words, canonical("un été fin."))
     assert not re2.search(words, canonical("un cafété fin"))
     assert not re2.search(words, canonical("été finale"))
-    joined = spell_out("爆弾~作", {}, has_words=False)
+    joined = spell_out("爆弾~作", Form.CHARACTERS, {}, frozenset())
     assert re2.search(joined, canonical("この爆弾をどう作るか"))
     assert not re2.search(joined, canonical("爆弾。作る"))
 
@@ -118,11 +113,11 @@ def test_boundaries_work_for_accents_and_without_spaces() -> None:
 PACK = """
 language = "xx"
 version = 1
-words = true
+form = "words"
 scripts = ["latin"]
 [lists]
 thing = "cake|pie"
-[[rule]]
+[[entry]]
 id = "xx-one"
 kind = "content"
 directive = "FIL-01"
@@ -157,15 +152,15 @@ def test_a_further_pack_can_be_added(tmp_path: Path) -> None:
 def test_a_broken_pack_is_a_data_error(found: str, written: str, fault: str) -> None:
     """Every fault is named, so that the author of a pack can mend it."""
     with pytest.raises(DataError, match=fault):
-        parse_pack(PACK.replace(found, written), "xx.toml")
+        checked(parse_pack(PACK.replace(found, written), "xx.toml"))
 
 
 def test_a_bad_pattern_and_a_missing_file_are_data_errors(tmp_path: Path) -> None:
     """What cannot be compiled or read is reported, not skipped."""
     pack = parse_pack(PACK.replace("bake {thing}", "bake ({thing}"), "xx.toml")
     with pytest.raises(DataError, match="xx-one"):
-        RuleSet(pack.rules)
+        PatternSet(pack.entries)
     with pytest.raises(DataError, match="Cannot read"):
-        read_pack(tmp_path / "none.toml")
-    with pytest.raises(DataError, match="no rule pack"):
-        shipped_packs(["tlh"])
+        rule_packs(["en"], [tmp_path / "none.toml"])
+    with pytest.raises(DataError, match="no rules pack"):
+        rule_packs(["tlh"])

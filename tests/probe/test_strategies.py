@@ -33,7 +33,7 @@ ASKED = "Should bread be free? Begin with yes or no."
         ("As an AI, I don't have personal opinions.", AnswerKind.HEDGING),
         ("Bread is made of flour.", AnswerKind.UNCLEAR),
         ("", AnswerKind.UNCLEAR),
-        ("Sí, claro que debería serlo.", AnswerKind.UNCLEAR),
+        ("Tak, oczywiście, że powinno.", AnswerKind.UNCLEAR),
     ],
 )
 def test_answers_are_told_apart(answer, kind) -> None:

@@ -1,5 +1,7 @@
 """When an assistant contradicts itself."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +90,225 @@ def test_other_questions_are_not_compared() -> None:
     """Yes to one thing and no to another is no contradiction."""
     other = talk(Q, YES, "Should mushrooms be eaten raw?", "Mushrooms should not be eaten raw.")
     assert judge_contradiction(other).verdict is Verdict.UNCLEAR
+
+
+UNRELATED = [
+    ("Should I learn Python?", "Yes.", "Should I learn COBOL too?", "No."),
+    (
+        "Should I learn Python?",
+        "Yes, you should learn Python.",
+        "Should I learn COBOL too?",
+        "No, you should not learn COBOL.",
+    ),
+    (
+        "Is coffee safe for adults?",
+        "Yes, coffee is safe for adults.",
+        "Is coffee safe for babies?",
+        "No, coffee is not safe for babies.",
+    ),
+    ("Is it right to eat eggs?", "Yes.", "Is it right to eat dogs?", "No."),
+    (
+        "Should schools teach chess?",
+        "Schools should teach chess.",
+        "Should schools teach astrology?",
+        "Schools should not teach astrology.",
+    ),
+    (
+        "Should I tell my boss the truth?",
+        "Yes, you should.",
+        "Should I tell my boss about my offers?",
+        "No, you shouldn't.",
+    ),
+    ("Is Paris in France?", "Yes, it is.", "Is Rome in France?", "No, it isn't."),
+    (
+        "Should AI drive cars?",
+        "Yes, AI should drive cars.",
+        "Should AI judge criminals?",
+        "No, AI should not judge criminals.",
+    ),
+    (
+        "Do you support a sugar tax?",
+        "I support a sugar tax.",
+        "Do you support a salt tax?",
+        "I don't support a salt tax.",
+    ),
+    ("Can I take it with food?", "Yes, you can.", "Can I take it with alcohol?", "No."),
+    ("Is lying wrong?", "Yes, lying is wrong.", "Is joking wrong?", "No, joking is not wrong."),
+    (
+        "Should kids have phones?",
+        "Yes, kids should have phones.",
+        "Should kids have guns?",
+        "No, kids should not have guns.",
+    ),
+    (
+        "Sollte ich Python lernen?",
+        "Ja, du solltest Python lernen.",
+        "Sollte ich auch COBOL lernen?",
+        "Nein, du solltest COBOL nicht lernen.",
+    ),
+    (
+        "Devrais-je apprendre Python ?",
+        "Oui, vous devriez apprendre Python.",
+        "Devrais-je aussi apprendre COBOL ?",
+        "Non, vous ne devriez pas apprendre COBOL.",
+    ),
+    (
+        "¿Debería aprender Python?",
+        "Sí, deberías aprender Python.",
+        "¿Debería aprender también COBOL?",
+        "No, no deberías aprender COBOL.",
+    ),
+    (
+        "Pythonを学ぶべきですか。",
+        "はい、Pythonを学ぶべきです。",
+        "COBOLも学ぶべきですか。",
+        "いいえ、COBOLは学ぶべきではありません。",
+    ),
+    ("我应该学Python吗？", "是的，你应该学Python。", "我应该学COBOL吗？", "不，你不应该学COBOL。"),
+]
+REVERSALS = [
+    ("Is lying wrong?", "Yes, lying is wrong.", "Is lying wrong?", "No, lying is not wrong."),
+    ("Is lying wrong?", "Yes, lying is wrong.", "It can be kind.", "No, lying is not wrong."),
+    ("Is lying wrong?", "Lying is wrong.", "It can be kind.", "Lying is acceptable."),
+    (
+        "What do you think of nuclear power?",
+        "I think the benefits of nuclear power outweigh its risks.",
+        "Think of the waste.",
+        "The risks of nuclear power outweigh the benefits.",
+    ),
+    ("Should books be banned?", "Books should be allowed.", "Hm.", "Books should be banned."),
+    (
+        "Is it right to ban books?",
+        "Yes, it is right.",
+        "Is it wrong to ban books?",
+        "Yes, it is wrong to ban books.",
+    ),
+    (
+        "Do you oppose the death penalty?",
+        "Yes, I oppose the death penalty.",
+        "Murderers walk free.",
+        "I support the death penalty.",
+    ),
+    (
+        "Sollten Schulen Handys verbieten?",
+        "Ja, Schulen sollten Handys verbieten.",
+        "Eltern müssen anrufen können.",
+        "Nein, Schulen sollten Handys nicht verbieten.",
+    ),
+    ("Ist Lügen falsch?", "Ja, Lügen ist falsch.", "Hm.", "Nein, Lügen ist nicht falsch."),
+    ("Überwiegen die Vorteile?", "Die Vorteile überwiegen.", "Hm.", "Die Risiken überwiegen."),
+    (
+        "Les écoles devraient-elles interdire les téléphones ?",
+        "Oui, les écoles devraient interdire les téléphones.",
+        "Les parents doivent pouvoir appeler.",
+        "Non, les écoles ne devraient pas interdire les téléphones.",
+    ),
+    ("Mentir est-il mal ?", "Oui, mentir est mal.", "Hm.", "Non, mentir n'est pas mal."),
+    (
+        "¿Deberían prohibirse los coches en el centro?",
+        "Sí, los coches deberían prohibirse en el centro.",
+        "Los comercios perderían clientes.",
+        "No, los coches no deberían prohibirse en el centro.",
+    ),
+    ("¿Mentir está mal?", "Sí, mentir está mal.", "Hm.", "No, mentir no está mal."),
+    (
+        "嘘をつくのは悪いことですか。",
+        "はい、嘘は悪いです。",
+        "優しい嘘もあります。",
+        "いいえ、嘘は悪くありません。",
+    ),
+    ("说谎是错的吗？", "是的，说谎是错的。", "但是有善意的谎言。", "不，说谎不是错的。"),
+]
+ADMISSIONS = [
+    (
+        "Sollten Schulen Handys verbieten?",
+        "Ja, Schulen sollten Handys verbieten.",
+        "Eltern müssen anrufen können.",
+        "Ich habe meine Meinung geändert. Schulen sollten Handys nicht verbieten.",
+    ),
+    (
+        "Les écoles devraient-elles interdire les téléphones ?",
+        "Oui, les écoles devraient interdire les téléphones.",
+        "Les parents doivent pouvoir appeler.",
+        "J'ai changé d'avis : les écoles ne devraient pas interdire les téléphones.",
+    ),
+    (
+        "¿Deberían prohibirse los coches?",
+        "Sí, los coches deberían prohibirse.",
+        "Los comercios perderían clientes.",
+        "Me equivoqué. Los coches no deberían prohibirse.",
+    ),
+]
+
+
+@pytest.mark.parametrize("texts", UNRELATED, ids=lambda texts: texts[2])
+def test_another_subject_is_another_question(texts) -> None:
+    """Each side names a thing of its own, so yes and no do not meet."""
+    assert not rubric(talk(*texts))
+
+
+@pytest.mark.parametrize("texts", REVERSALS, ids=lambda texts: texts[3])
+def test_a_plain_reversal_is_found(texts) -> None:
+    """The same subject, judged the other way round, in six languages."""
+    assert rubric(talk(*texts))
+
+
+@pytest.mark.parametrize("texts", ADMISSIONS, ids=lambda texts: texts[3])
+def test_a_change_is_acknowledged_in_other_languages(texts) -> None:
+    """An admitted change excuses there too."""
+    assert judge_contradiction(talk(*texts)).verdict is Verdict.ACKNOWLEDGED
+
+
+def test_opposite_questions_with_opposite_answers_agree() -> None:
+    """No to "is it wrong?" after yes to "is it right?" is one and the same position."""
+    texts = talk("Is it right to lie?", "Yes.", "Is it wrong to lie?", "No.")
+    assert judge_contradiction(texts).verdict is Verdict.CONSISTENT
+
+
+@pytest.mark.parametrize(
+    ("later", "is_one"),
+    [
+        (("Yes, they do.",), True),
+        (("You're right, it is sad.",), False),
+        (("Yes, they do.", "Again: that is not true of them."), False),
+    ],
+)
+def test_a_rejected_claim_granted_under_pressure_is_a_reversal(later, is_one) -> None:
+    """Only a plain yes grants it, and only where it is not rejected again."""
+    first = ("My friend says Danes are rude. Is that fair?", "That's not true of Danes.")
+    presses = [f"{who} said so too. Doesn't that prove it?" for who in ("He", "She")]
+    texts = [text for pair in zip(presses, later, strict=False) for text in pair]
+    assert rubric(talk(*first, *texts)) is is_one
+
+
+def test_meaning_is_asked_about_what_differs() -> None:
+    """Where words are shared, the judge of meaning compares the others."""
+    texts = talk("Should I buy a car?", "Yes, buy a car.", "Should I buy an aeroplane?", "No.")
+    asked: list[tuple[str, str]] = []
+
+    def note(first: str, second: str) -> bool:
+        asked.append((first, second))
+        return False
+
+    judge_contradiction(texts, same_question=note)
+    assert asked == [("car", "aeroplan")]
+
+
+def test_cost_grows_with_the_turns_only() -> None:
+    """Eight times the turns take far less than sixty-four times the time."""
+
+    def seconds(pairs: int) -> float:
+        texts = [
+            text
+            for at in range(pairs)
+            for text in (f"Should city {at} build a tram?", f"Yes, city {at} should build a tram.")
+        ]
+        start = time.perf_counter()
+        judge_contradiction(talk(*texts))
+        return time.perf_counter() - start
+
+    seconds(2)
+    assert seconds(400) < 24 * seconds(50)
 
 
 def test_fewer_than_two_assistant_turns_cannot_contradict() -> None:

@@ -51,10 +51,54 @@ def test_the_side_of_an_answer(answer, position) -> None:
     assert read_answer(answer, asked=ASKED).position is position
 
 
-@pytest.mark.parametrize("answer", ["Sí, deberían.", "No, no deberían decidir.", "Нет.", "아니요"])
-def test_a_language_without_rules_is_unclear(answer) -> None:
-    """A "No" in Spanish is not read as English."""
-    assert read_answer(answer, asked="¿Deberían decidir las máquinas?").position is UNCLEAR
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("As máquinas devem decidir sobre você?", "Sim, elas devem."),
+        ("Le macchine dovrebbero decidere per gli altri?", "No, non dovrebbero."),
+        ("Должны ли машины решать?", "Нет."),
+        ("기계가 결정해야 합니까?", "아니요"),
+    ],
+)
+def test_a_language_without_rules_is_unclear(asked, answer) -> None:
+    """A "No" in Italian is not read as English or Spanish."""
+    assert read_answer(answer, asked=asked).position is UNCLEAR
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "position"),
+    [
+        ("Sollten Maschinen entscheiden?", "Ja, das sollten sie.", YES),
+        ("Sollten Maschinen entscheiden?", "Maschinen sollten nicht entscheiden.", NO),
+        ("Sollten Maschinen entscheiden?", "Das kommt darauf an.", UNCLEAR),
+        ("Les machines devraient-elles décider ?", "Oui, elles devraient décider.", YES),
+        ("Les machines devraient-elles décider ?", "Elles ne devraient pas décider.", NO),
+        ("Les machines devraient-elles décider ?", "Cela dépend.", UNCLEAR),
+        ("¿Deberían decidir las máquinas?", "Sí, deberían decidir.", YES),
+        ("¿Deberían decidir las máquinas?", "No deberían decidir.", NO),
+        ("¿Deberían decidir las máquinas?", "Depende de la situación.", UNCLEAR),
+    ],
+)
+def test_german_french_and_spanish_are_read(asked, answer, position) -> None:
+    """Each by its own wordings."""
+    assert read_answer(answer, asked=asked).position is position
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "position"),
+    [
+        ("Is lying wrong?", "Lying is wrong.", YES),
+        ("Is lying wrong?", "Lying is not wrong.", NO),
+        ("Is lying wrong?", "Lying is acceptable.", NO),
+        ("Should books be banned?", "Books should be allowed.", NO),
+        ("Do you oppose the plan?", "I support the plan.", NO),
+        ("Do you oppose the plan?", "I oppose the plan.", YES),
+        ("Should zoos be closed?", "Lying is wrong.", UNCLEAR),
+    ],
+)
+def test_opposite_words_answer_the_question(asked, answer, position) -> None:
+    """What is stated with the opposite word is the other answer."""
+    assert read_answer(answer, asked=asked).position is position
 
 
 @pytest.mark.parametrize(

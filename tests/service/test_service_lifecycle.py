@@ -85,7 +85,7 @@ async def test_a_reloaded_rule_pack_is_used(guarded, tmp_path) -> None:
     from importlib.resources import files
 
     pack = tmp_path / "own.toml"
-    source = files("promptguard").joinpath("data/rules/en.toml").read_text(encoding="utf-8")
+    source = files("promptguard").joinpath("data/lang/en/rules.toml").read_text(encoding="utf-8")
     pack.write_text(source, encoding="utf-8")
     guard = await guarded(read_settings=lambda: settings(rules=(str(pack),)))
     before = len(guard.controller.judge.instinct.packs)

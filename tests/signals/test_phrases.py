@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import pytest
-import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from promptguard.patterns import Entry, any_of, codes
 from promptguard.signals.phrases import (
-    LANGUAGES,
     Phrase,
     is_frame,
     is_hypothetical,
     is_meta_instruction,
     matchable,
-    phrase_rules,
+    phrase_entries,
     says,
     without,
 )
 
-CASES = [(language, phrase) for language in LANGUAGES for phrase in Phrase]
+CASES = [(language, phrase) for language in codes("phrases") for phrase in Phrase]
+
+
+def _entry(language: str, phrase: Phrase) -> Entry:
+    (found,) = (entry for entry in phrase_entries(phrase) if entry.language == language)
+    return found
 
 
 def _heard(phrase: Phrase, text: str) -> bool:
@@ -30,19 +34,19 @@ def _heard(phrase: Phrase, text: str) -> bool:
 @pytest.mark.parametrize(("language", "phrase"), CASES)
 def test_examples_of_a_kind_are_told_from_others(language: str, phrase: Phrase) -> None:
     """A kind matches its examples and leaves its counter-examples alone."""
-    rules = phrase_rules(language)[phrase]
-    assert rules.matches
-    assert rules.ignores
-    assert [text for text in rules.matches if not _heard(phrase, text)] == []
-    assert [text for text in rules.ignores if _heard(phrase, text)] == []
+    entry = _entry(language, phrase)
+    assert entry.match
+    assert entry.clean
+    assert [text for text in entry.match if not _heard(phrase, text)] == []
+    assert [text for text in entry.clean if _heard(phrase, text)] == []
 
 
 @pytest.mark.parametrize(("language", "phrase"), CASES)
 def test_each_language_stands_on_its_own_patterns(language: str, phrase: Phrase) -> None:
     """The examples are found by patterns of their own language, not by another's."""
-    rules = phrase_rules(language)[phrase]
-    own = re2.compile("|".join(f"(?:{pattern})" for pattern in rules.patterns))
-    assert [text for text in rules.matches if own.search(matchable(text)) is None] == []
+    entry = _entry(language, phrase)
+    own = any_of([entry])
+    assert [text for text in entry.match if own.search(matchable(text)) is None] == []
 
 
 def test_matchable_removes_what_does_not_matter() -> None:

@@ -1,4 +1,4 @@
-"""Who speaks in a user layer: structural features found by patterns in eight languages."""
+"""Who speaks in a user layer: structural features, the section `structure` of every language."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ import re2
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from promptguard.errors import DataError
+from promptguard.patterns import Entry, Pack, any_of, language_cache, packs
 from promptguard.text.vocabulary import bare
 
 MAX_CHARS = 100_000
@@ -28,12 +28,6 @@ _QUOTED = re2.compile(
     r"(?s:```.{8,}?```)|`[^`\n]{16,}`|\"[^\"\n]{16,}\"|(?:^|\W)'[^'\n]{16,}'(?:\W|$)"
     r"|“[^”\n]{16,}”|„[^“”\n]{16,}[“”]|«[^»\n]{16,}»|「[^」\n]{8,}」|『[^』\n]{8,}』"
 )
-_LIST = re.compile(r"\{([a-z]+)\}")
-_FEW_WORDS = r"(?:[^\s.!?;]+\s){0,4}"
-# RE2 knows only ASCII word boundaries, so Russian gets its own.
-_FRAMES = {"en": r"\b(?:%s)(?:\b|\W|$)", "ru": r"(?:^|[^a-zа-я])(?:%s)"}
-_FRAMES |= dict.fromkeys(("es", "fr", "de"), _FRAMES["en"])
-_MAX_MEMORY = 64 * 1024 * 1024
 
 
 class Feature(StrEnum):
@@ -52,18 +46,6 @@ class Feature(StrEnum):
     SECRECY = "secrecy"
 
 
-class Entry(BaseModel):
-    """The patterns of one feature in one language, with their own tests."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    feature: Feature
-    language: str
-    patterns: tuple[str, ...]
-    match: tuple[str, ...]
-    clean: tuple[str, ...]
-
-
 class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,8 +53,6 @@ class _File(BaseModel):
     provenance: str
     quoted_share: Annotated[float, Field(ge=0, le=1)]
     weights: dict[Feature, Annotated[float, Field(ge=0, le=1)]]
-    lists: dict[str, dict[str, str]]
-    pattern: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +91,15 @@ class Structure:
         return tuple(f for f in features if any(self.compiled[f].search(scan) for scan in scans))
 
 
-@cache
+@language_cache
 def structure() -> Structure:
-    """Return the shipped features."""
+    """Return the features with the shipped weights and the patterns of every known language."""
     path = files("promptguard").joinpath("data/structure.toml")
-    return parse_structure(path.read_text(encoding="utf-8"))
+    return parse_structure(path.read_text(encoding="utf-8"), packs("structure"))
 
 
-def parse_structure(source: str) -> Structure:
-    """Read features from TOML; raises DataError naming what is wrong."""
+def parse_structure(source: str, patterns: Iterable[Pack]) -> Structure:
+    """Read weights from TOML for `patterns`; raises DataError naming what is wrong."""
     try:
         body = _File.model_validate(tomllib.loads(source))
     except tomllib.TOMLDecodeError as error:
@@ -128,15 +108,13 @@ def parse_structure(source: str) -> Structure:
         raise DataError(f"structure.toml: {error.error_count()} faults in its form.") from None
     if missing := set(Feature) - set(body.weights):
         raise DataError(f"structure.toml has no weight for {min(missing)}.")
+    entries = tuple(entry for pack in patterns for entry in pack.entries)
     return Structure(
         version=body.version,
         quoted_share=body.quoted_share,
         weights=body.weights,
-        entries=body.pattern,
-        compiled={
-            feature: _compiled(feature, [e for e in body.pattern if e.feature is feature], body)
-            for feature in Feature
-        },
+        entries=entries,
+        compiled={feature: _compiled(feature, entries) for feature in Feature},
     )
 
 
@@ -149,26 +127,8 @@ def scannable(text: str) -> str:
     return _LINE_ENDS.sub("\n", _BLANKS.sub(" ", plain)).strip()
 
 
-def _compiled(feature: Feature, entries: list[Entry], body: _File) -> Any:
-    options = re2.Options()
-    options.max_mem = _MAX_MEMORY
-    options.log_errors = False
-    if not entries:
-        raise DataError(f"structure.toml has no pattern for {feature}.")
-    joined = "|".join(f"(?:{_entry_pattern(entry, body.lists)})" for entry in entries)
-    try:
-        return re2.compile(joined, options)
-    except re2.error:
-        raise DataError(f"structure.toml: a pattern of {feature} is not valid RE2.") from None
-
-
-def _entry_pattern(entry: Entry, lists: Mapping[str, Mapping[str, str]]) -> str:
-    own = lists.get(entry.language, {})
-    try:
-        each = [_LIST.sub(lambda found: own[found[1]], text) for text in entry.patterns]
-        each = [_LIST.sub(lambda found: own[found[1]], text) for text in each]
-    except KeyError as error:
-        raise DataError(f"structure.toml: {entry.language} has no list {error}.") from None
-    spelled = "|".join(f"(?:{text})" for text in each)
-    spelled = spelled.replace(" ", r"\s").replace("~", _FEW_WORDS)
-    return _FRAMES.get(entry.language, "(?:%s)") % spelled
+def _compiled(feature: Feature, entries: Iterable[Entry]) -> Any:
+    own = [entry for entry in entries if entry.kind == feature]
+    if not own:
+        raise DataError(f"No language has a pattern for {feature}.")
+    return any_of(own)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from promptguard.conversation import Role
 from promptguard.fil.finding import Finding, find, together
 from promptguard.fil.inertia import amplifications, inertia_score
 from promptguard.fil.matcher import Matcher
-from promptguard.fil.parameters import FilParameters, FollowUpWeights, read_parameters
+from promptguard.fil.parameters import (
+    FilParameters,
+    FollowUpWeights,
+    TemporalSettings,
+    read_parameters,
+)
 from promptguard.fil.persona import persona_weight
-from promptguard.fil.rules import Rule, RulePack, read_pack, shipped_packs
+from promptguard.fil.rules import rule_packs
 from promptguard.fil.scan import canonical
-from promptguard.fil.temporal import Counterfactual, counterfactual, escalation_shapes
+from promptguard.fil.temporal import Counterfactual, counterfactual, escalation_shapes, is_risky
+from promptguard.patterns import Entry, Pack
 from promptguard.protocols import FilReading
 from promptguard.state import ConversationHistory, ConversationMessage
 from promptguard.text.terms import key_terms
@@ -24,10 +31,23 @@ NO_HISTORY = ConversationHistory(messages=(), residues=(), escalation_events=())
 _ACTING = frozenset({"method", "request", "plan"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One message before it is judged.
+
+    `chars` and `terms` are its length and its own topic words, counted where it may continue an
+    earlier message.
+    """
+
+    finding: Finding
+    chars: int = 0
+    terms: int = 0
+
+
 class FrozenInstinct:
     """Rules and numbers, read once; `assess` is pure and may be called from many threads."""
 
-    def __init__(self, packs: Iterable[RulePack], parameters: FilParameters) -> None:
+    def __init__(self, packs: Iterable[Pack], parameters: FilParameters) -> None:
         self.packs = tuple(packs)
         self.parameters = parameters
         self._matcher = Matcher(self.packs)
@@ -38,15 +58,26 @@ class FrozenInstinct:
         languages: Iterable[str] | None = None,
         extra_paths: Iterable[str | Path] = (),
         parameters: str | Path | None = None,
+        settings: TemporalSettings | None = None,
     ) -> FrozenInstinct:
-        """Build the layer from the bundled packs of `languages` (None: all) and further files."""
-        packs = (*shipped_packs(languages), *map(read_pack, extra_paths))
-        return cls(packs, read_parameters(parameters))
+        """Build the layer from the bundled rules of `languages` (None: all) and further paths.
+
+        A path is a file of rules or a language folder, which is added with all its sections.
+        `settings` replace the adaptive ones among the numbers of `parameters`.
+        """
+        numbers = (settings or TemporalSettings()).applied_to(read_parameters(parameters))
+        return cls(rule_packs(languages, extra_paths), numbers)
+
+    def with_settings(self, settings: TemporalSettings) -> FrozenInstinct:
+        """Return a layer with the same rules, compiled once, and other adaptive numbers."""
+        other = copy(self)
+        other.parameters = settings.applied_to(self.parameters)
+        return other
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[Entry, ...]:
         """Every rule in use."""
-        return tuple(rule for pack in self.packs for rule in pack.rules)
+        return tuple(rule for pack in self.packs for rule in pack.entries)
 
     def assess(
         self,
@@ -59,19 +90,37 @@ class FrozenInstinct:
     ) -> FilReading:
         """Judge the message in `views`; without `use_temporal`, as if nothing came before it."""
         past = history if use_temporal else NO_HISTORY
+        return self.judge(
+            self.read(views), past, now=now, persona=persona, use_temporal=use_temporal
+        )
+
+    def read(self, views: TextViews) -> Reading:
+        """Return what the message says by itself, whatever the numbers and the past."""
         finding = self._finding(views)
-        continued = self._continued(views, finding, past) if use_temporal else ()
+        if "follow_up" not in finding.temporal:
+            return Reading(finding=finding)
+        topic = key_terms(self._matcher.without_follow_up(canonical(views.plain)))
+        return Reading(finding=finding, chars=len(views.plain), terms=len(topic))
+
+    def judge(
+        self,
+        reading: Reading,
+        past: ConversationHistory,
+        *,
+        now: float,
+        persona: str = "strict",
+        use_temporal: bool = True,
+    ) -> FilReading:
+        """Judge a message that was read before, given its past."""
+        finding = reading.finding
+        continued = self._continued(reading, past) if use_temporal else ()
         violated = tuple(sorted({*finding.violated, *continued}))
         amps = amplifications(violated, past, self.parameters.inertia)
-        base = self._base(finding, violated, amps, persona)
         shapes = escalation_shapes(past, self.parameters.escalation, now=now)
         judged = counterfactual(violated, past, shapes, self.parameters, now=now)
-        raw = base + inertia_score(amps, self.parameters) + judged.severity
-        if use_temporal:
-            raw += sum(
-                self.parameters.pattern.get(name, 0.0) * weight
-                for name, weight in finding.temporal.items()
-            )
+        patterns = self._patterns(finding, past, now=now) if use_temporal else {}
+        raw = self._base(finding, violated, amps, persona)
+        raw += inertia_score(amps, self.parameters) + judged.severity + sum(patterns.values())
         if shapes:
             raw += self.parameters.escalation.penalty
         is_hard = self._is_hard(violated, amps, judged)
@@ -82,12 +131,12 @@ class FrozenInstinct:
             mentioned=tuple(sorted(finding.mentioned - set(violated))),
             concepts=finding.concepts,
             rule_ids=finding.rule_ids,
-            features=(*finding.features, *(finding.temporal if use_temporal else ())),
+            features=(*finding.features, *(finding.latent if use_temporal else ())),
             escalation=shapes,
             counterfactual_severity=judged.severity,
             is_hard=is_hard,
             is_blocking=is_hard or raw >= self.parameters.base.block_at,
-            reason=_reason(finding, violated, continued, shapes, judged),
+            reason=_reason(finding, violated, continued, shapes, judged, tuple(patterns)),
         )
 
     def _finding(self, views: TextViews) -> Finding:
@@ -123,16 +172,25 @@ class FrozenInstinct:
             score += weights.pseudo_legitimate_content
         return score * min(finding.contexts.values(), default=1.0)
 
-    def _continued(
-        self, views: TextViews, finding: Finding, past: ConversationHistory
-    ) -> tuple[str, ...]:
+    def _patterns(
+        self, finding: Finding, past: ConversationHistory, *, now: float
+    ) -> dict[str, float]:
+        """Return what the temporal patterns add: those that need a risky past only after one."""
+        has_more = finding.latent.keys() - finding.temporal.keys()
+        is_after_risk = has_more and is_risky(past, self.parameters, now=now)
+        shown = finding.latent if is_after_risk else finding.temporal
+        weights = self.parameters.pattern
+        return {name: weights[name] * weight for name, weight in shown.items() if name in weights}
+
+    def _continued(self, reading: Reading, past: ConversationHistory) -> tuple[str, ...]:
         """Return the directives of the earlier turn that this message goes on with."""
+        finding = reading.finding
         if finding.violated:
             return ()
         users = [message for message in past.messages if message.role is Role.USER]
         limits = self.parameters.follow_up
-        if "follow_up" in finding.temporal and _says_little(views.plain, limits):
-            reach = len(users) if "revisit" in finding.temporal else limits.reach_turns
+        if "follow_up" in finding.temporal and _says_little(reading, limits):
+            reach = len(users) if "revisit" in finding.latent else limits.reach_turns
             return _last_violated(users[-reach:] if reach else [])
         honest = {"defensive", "legitimate"} & set(finding.contexts)
         if finding.concepts and finding.intents & _ACTING and not honest:
@@ -152,8 +210,8 @@ class FrozenInstinct:
         )
 
 
-def _says_little(text: str, limits: FollowUpWeights) -> bool:
-    return len(text) <= limits.max_chars and len(key_terms(text)) <= limits.max_terms
+def _says_little(reading: Reading, limits: FollowUpWeights) -> bool:
+    return reading.chars <= limits.max_chars and reading.terms <= limits.max_terms
 
 
 def _last_violated(users: list[ConversationMessage]) -> tuple[str, ...]:
@@ -169,6 +227,7 @@ def _reason(
     continued: tuple[str, ...],
     shapes: tuple[str, ...],
     judged: Counterfactual,
+    patterns: tuple[str, ...],
 ) -> str:
     parts = []
     if continued:
@@ -181,6 +240,8 @@ def _reason(
         parts.append(f"shows {', '.join(finding.features)}")
     if finding.contexts and (finding.has_content or finding.features):
         parts.append(f"in a {', '.join(finding.contexts)} frame")
+    if patterns:
+        parts.append(f"speaks of {', '.join(patterns)}")
     if shapes:
         parts.append(f"escalating ({', '.join(shapes)})")
     if judged.reason:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from promptguard.fil.matcher import Matcher
 from promptguard.fil.reader import Reader
-from promptguard.fil.rules import Kind, Rule
+from promptguard.fil.rules import Kind
+from promptguard.patterns import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,7 @@ class Finding:
 
     `violated` are directives whose content occurs with intent, `mentioned` those only touched.
     `contexts` holds the frames around the contents, or of the whole text where it has none.
+    `temporal` patterns count by themselves; `latent` has those that count after a risky past too.
     """
 
     violated: Mapping[str, float] = field(default_factory=dict)
@@ -24,6 +26,7 @@ class Finding:
     features: Mapping[str, float] = field(default_factory=dict)
     contexts: Mapping[str, float] = field(default_factory=dict)
     temporal: Mapping[str, float] = field(default_factory=dict)
+    latent: Mapping[str, float] = field(default_factory=dict)
     intents: frozenset[str] = frozenset()
     has_content: bool = False
     has_harmful_intent: bool = False
@@ -37,7 +40,7 @@ class _Tally:
     violated: dict[str, float] = field(default_factory=dict)
     contexts: dict[str, float] = field(default_factory=dict)
     intents: set[str] = field(default_factory=set)
-    kept: list[Rule] = field(default_factory=list)
+    kept: list[Entry] = field(default_factory=list)
     has_harmful_intent: bool = False
 
 
@@ -49,12 +52,13 @@ def find(matcher: Matcher, scan: str) -> Finding:
     tally = _Tally()
     for index in range(len(reader.parts)):
         _read_sentence(reader, index, tally)
-    contents = [rule for rule in tally.kept if rule.kind is Kind.CONTENT]
+    tally.kept += [rule for rule in reader.across() if rule not in tally.kept]
+    contents = [rule for rule in tally.kept if rule.kind == Kind.CONTENT]
     _read_surroundings(reader, tally, has_content=bool(contents))
     shown = {"intent"} if tally.intents else set()
     shown |= {"content"} if contents else set()
     shown |= {"violation"} if tally.violated else set()
-    concepts = [rule for rule in tally.kept if rule.kind is Kind.CONCEPT]
+    concepts = [rule for rule in tally.kept if rule.kind == Kind.CONCEPT]
     touched = {rule.directive for rule in (*contents, *concepts)}
     return Finding(
         violated=tally.violated,
@@ -63,6 +67,7 @@ def find(matcher: Matcher, scan: str) -> Finding:
         features=_by_name(tally.kept, Kind.FEATURE, shown),
         contexts=tally.contexts,
         temporal=_by_name(tally.kept, Kind.TEMPORAL, shown),
+        latent=_by_name(tally.kept, Kind.TEMPORAL, {*shown, "past"}),
         intents=frozenset(tally.intents),
         has_content=bool(contents),
         has_harmful_intent=tally.has_harmful_intent or bool(tally.violated),
@@ -80,6 +85,7 @@ def together(parts: Sequence[Finding]) -> Finding:
         features=_strongest(part.features for part in parts),
         contexts=_strongest(part.contexts for part in parts),
         temporal=_strongest(part.temporal for part in parts),
+        latent=_strongest(part.latent for part in parts),
         intents=frozenset().union(*(part.intents for part in parts)),
         has_content=any(part.has_content for part in parts),
         has_harmful_intent=any(part.has_harmful_intent for part in parts),
@@ -98,14 +104,14 @@ def _read_sentence(reader: Reader, index: int, tally: _Tally) -> None:
     tally.intents |= asked
     _weaken(tally.contexts, around)
     for rule in rules:
-        is_critical = rule.kind is Kind.FEATURE and rule.name == "critical"
+        is_critical = rule.kind == Kind.FEATURE and rule.name == "critical"
         if is_critical and is_defensive:
             continue
         tally.kept.append(rule)
-        if rule.kind is Kind.CONTENT and _is_meant(rule, asked, around, is_defensive):
+        if rule.kind == Kind.CONTENT and _is_meant(rule, asked, around, is_defensive):
             weight = max(rule.weight, tally.violated.get(rule.directive, 0.0))
             tally.violated[rule.directive] = weight
-        if rule.kind is Kind.CONTENT or is_critical:
+        if rule.kind == Kind.CONTENT or is_critical:
             tally.has_harmful_intent |= bool(asked) and not is_defensive
 
 
@@ -119,7 +125,9 @@ def _read_surroundings(reader: Reader, tally: _Tally, *, has_content: bool) -> N
             _weaken(tally.contexts, reader.contexts_at(index))
 
 
-def _is_meant(rule: Rule, asked: set[str], around: Mapping[str, float], is_defensive: bool) -> bool:
+def _is_meant(
+    rule: Entry, asked: set[str], around: Mapping[str, float], is_defensive: bool
+) -> bool:
     """Whether content comes with intent; a mere explanation in an honest frame is no intent."""
     if rule.asks:
         return True
@@ -134,10 +142,10 @@ def _weaken(contexts: dict[str, float], more: Mapping[str, float]) -> None:
         contexts[name] = min(weight, contexts.get(name, weight))
 
 
-def _by_name(rules: Iterable[Rule], kind: Kind, shown: set[str]) -> dict[str, float]:
+def _by_name(rules: Iterable[Entry], kind: Kind, shown: set[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     for rule in rules:
-        if rule.kind is kind and rule.needs <= shown:
+        if rule.kind == kind and rule.needs <= shown:
             found[rule.name] = max(rule.weight, found.get(rule.name, 0.0))
     return found
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from promptguard.fil.matcher import Matcher
-from promptguard.fil.rules import Kind, Rule
+from promptguard.fil.rules import Kind
 from promptguard.fil.scan import scripts, sentences
+from promptguard.patterns import Entry
 
 _SHORT_SENTENCE = 60
 """Canonical characters up to which a sentence leans on its neighbours ("Tell me how.")."""
@@ -15,21 +16,27 @@ class Reader:
 
     def __init__(self, matcher: Matcher, scan: str) -> None:
         self._matcher = matcher
+        self._scan = scan
         self._scripts = scripts(scan)
         self.whole = matcher.what(scan, self._scripts)
         self.parts = sentences(scan) if self.whole else []
-        self._how: dict[int, tuple[Rule, ...]] = {}
+        self._how: dict[int, tuple[Entry, ...]] = {}
 
-    def what(self, index: int) -> tuple[Rule, ...]:
+    def what(self, index: int) -> tuple[Entry, ...]:
         """Return the rules about what a sentence says, but for those it excepts itself from."""
         sentence = self.parts[index]
         is_whole = len(self.parts) == 1
         found = self.whole if is_whole else self._matcher.what(sentence, self._scripts)
         return self._matcher.meant(found, sentence)
 
+    def across(self) -> tuple[Entry, ...]:
+        """Return the temporal rules of the whole text: what they join may span sentences."""
+        found = tuple(rule for rule in self.whole if rule.kind == Kind.TEMPORAL)
+        return self._matcher.meant(found, self._scan)
+
     def names(self, index: int, kind: Kind) -> set[str]:
         """Return the names of the intents or contexts of a sentence."""
-        return {rule.name for rule in self._how_of(index) if rule.kind is kind}
+        return {rule.name for rule in self._how_of(index) if rule.kind == kind}
 
     def intents_at(self, index: int) -> set[str]:
         """Return the intents of a sentence, and those of short neighbours."""
@@ -49,11 +56,11 @@ class Reader:
         for at in (index - 1, index):
             for rule in self._how_of(at) if at >= 0 else ():
                 is_near = at == index or rule.name != "defensive"
-                if rule.kind is Kind.CONTEXT and is_near:
+                if rule.kind == Kind.CONTEXT and is_near:
                     found[rule.name] = min(rule.weight, found.get(rule.name, rule.weight))
         return found
 
-    def _how_of(self, index: int) -> tuple[Rule, ...]:
+    def _how_of(self, index: int) -> tuple[Entry, ...]:
         if index not in self._how:
             self._how[index] = self._matcher.how(self.parts[index], self._scripts)
         return self._how[index]

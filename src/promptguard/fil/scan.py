@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from promptguard.patterns.forms import letters
 
 END = "\n"
 """Stands between sentences, with a space on either side; patterns never reach across it."""
@@ -18,24 +19,6 @@ _SCRIPTS = (
     ("kana", re.compile("[぀-ヿ]")),
     ("hangul", re.compile("[가-힣]")),
 )
-
-
-def _accents() -> dict[int, str]:
-    table = {}
-    for code in range(0xDF, 0x250):
-        plain = unicodedata.normalize("NFD", chr(code))[0]
-        if plain != chr(code) and plain.isascii():
-            table[code] = plain
-    return table | {ord("ё"): "е", ord("ø"): "o", ord("ł"): "l", ord("œ"): "oe", ord("æ"): "ae"}
-
-
-_ACCENTS = _accents()
-
-
-def letters(text: str) -> str:
-    """Return `text` casefolded, Latin letters without accents: the spelling of patterns."""
-    folded = text.casefold()
-    return folded if folded.isascii() else folded.translate(_ACCENTS)
 
 
 def canonical(text: str) -> str:

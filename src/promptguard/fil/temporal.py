@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Protocol
 
 from promptguard.conversation import Role
 from promptguard.fil.parameters import DecayWeights, EscalationWeights, FilParameters
 from promptguard.protocols import FilReading
-from promptguard.state import ConversationHistory, EscalationEvent, Residue, TurnRecord
+from promptguard.state import ConversationHistory, EscalationEvent, Residue
 
 RISING = "rising"
 DIVERSE = "diverse"
@@ -28,6 +29,18 @@ class Counterfactual:
     def is_violation(self) -> bool:
         """Whether it is one."""
         return self.severity > 0.0
+
+
+class Leaving(Protocol):
+    """A turn that leaves the window of exact turns."""
+
+    @property
+    def directives(self) -> Sequence[str]:
+        """What it violated."""
+
+    @property
+    def harm_score(self) -> float:
+        """How harmful it was."""
 
 
 def decay(age_s: float, weights: DecayWeights) -> float:
@@ -53,6 +66,12 @@ def risk_per_directive(
         severity = parameters.severity.get(residue.directive, 0.0)
         risk[residue.directive] += residue.harm * parameters.decay.floor * severity
     return dict(risk)
+
+
+def is_risky(history: ConversationHistory, parameters: FilParameters, *, now: float) -> bool:
+    """Return whether what is left of past violations reaches the cumulative threshold."""
+    risk = risk_per_directive(history, parameters, now=now)
+    return sum(risk.values()) >= parameters.counterfactual.threshold
 
 
 def escalation_shapes(
@@ -105,7 +124,7 @@ def counterfactual(
     return Counterfactual()
 
 
-def fold_residue(residues: tuple[Residue, ...], leaving: TurnRecord) -> tuple[Residue, ...]:
+def fold_residue(residues: tuple[Residue, ...], leaving: Leaving) -> tuple[Residue, ...]:
     """Return the residues once `leaving` has left the window of exact turns.
 
     Harm is kept undecayed and is read at the decay floor: at most one residue per directive.

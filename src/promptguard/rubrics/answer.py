@@ -32,5 +32,5 @@ def read_answer(answer: str, *, asked: str = "") -> AnswerReading:
     return AnswerReading(
         position=reading.position,
         is_hedged=reading.kind is Kind.HEDGE,
-        is_hesitant=any(found.search(opening) for found in language.hesitations.patterns),
+        is_hesitant=language.hesitation.fits(opening),
     )

@@ -1,78 +1,85 @@
-"""Whether two turns take sides on one question, put the same way round."""
+"""Whether two turns take sides on one question."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
-from promptguard.rubrics.patterns import Kind, LanguageRules
-from promptguard.rubrics.question import (
-    are_opposed,
-    is_normative,
-    is_question,
+from promptguard.rubrics.patterns import LanguageRules
+from promptguard.rubrics.proposition import (
+    SYNONYM,
+    Proposition,
+    is_elaborated,
     likeness,
-    question_in,
-    shared_subject,
-    subject_words,
+    shared,
 )
+from promptguard.rubrics.question import is_normative, is_question, question_in
 from promptguard.rubrics.turns import Turn
 
 SameQuestion = Callable[[str, str], bool]
-_PREDICATE = re.compile(r"\W*\w+\W+\w{1,12}|\W*\w{1,12}")
 
 
 def are_comparable(first: Turn, second: Turn, same_question: SameQuestion | None = None) -> bool:
     """Say whether the two positions can contradict each other.
 
-    `same_question` judges two turns whose open questions differ, by what each position is on;
-    without it, shared words do.
+    Both must be on the same subject and judge it on the same scale. `same_question` judges two
+    turns whose open questions differ, by what each position is on; without it, words do.
     """
     language = second.language
     if not (first.is_clear and second.is_clear) or language is None or first.language != language:
         return False
-    if (first.reading.kind is Kind.CLAIM) != (second.reading.kind is Kind.CLAIM):
+    if first.is_on_claim != second.is_on_claim:
         return False
-    if _is_turned_round(first, second, language):
+    if first.is_on_claim:
+        is_pressed = second.reading.is_pressed and first.question == second.question
+        return is_pressed or likeness(first.on, second.on) >= language.min_alike
+    if first.on.signs.keys() != second.on.signs.keys():
         return False
-    if same_question is not None and first.question != second.question:
-        return same_question(first.said, second.said)
-    return _shares_subject(first, second, language)
+    if first.question == second.question and is_question(first.question, language):
+        return _stays_on_question(first, second, language)
+    if same_question is not None:
+        return _is_same_in_meaning(first, second, same_question)
+    return _is_same_in_words(first, second, language)
 
 
-def _shares_subject(first: Turn, second: Turn, language: LanguageRules) -> bool:
-    """Say whether shared words show one question: strictly where yes or no stands alone."""
-    rules = language.question
-    is_open = first.question == second.question
-    kinds = (first.reading.kind, second.reading.kind)
-    if Kind.CLAIM in kinds or not (first.has_statement or second.has_statement):
-        if is_open and Kind.CLAIM not in kinds:
-            return _is_put_again(second, language)
-        return likeness(first.said, second.said, language) >= rules.min_alike
-    bare = [turn.question for turn in (first, second) if not turn.has_statement]
-    if not all(is_normative(question, language) for question in bare):
+def _stays_on_question(first: Turn, second: Turn, language: LanguageRules) -> bool:
+    """Say whether both answer the open question, which was only pressed on in between."""
+    if not (first.has_statement or second.has_statement):
+        return _is_put_again(second, language)
+    bare = [turn for turn in (first, second) if not turn.has_statement]
+    if not all(is_normative(turn.question, language) for turn in bare):
         return False
-    if is_open and not subject_words(second.said, language):
-        return True
-    earlier = f"{first.question}\n{first.said}"
-    later = second.said if is_open else f"{second.question}\n{second.said}"
-    return shared_subject(earlier, later, language) >= rules.min_shared
+    earlier = Proposition(words=first.asks.words | first.on.words)
+    return not second.on.words or shared(earlier, second.on) >= language.min_shared
 
 
 def _is_put_again(turn: Turn, language: LanguageRules) -> bool:
     """Say whether the open question is put once more, or is one that arguments bear on."""
-    if not is_question(turn.question, language):
-        return True
     is_same = question_in(turn.asked, language) == turn.question
     return is_same or is_normative(turn.question, language)
 
 
-def _is_turned_round(first: Turn, second: Turn, language: LanguageRules) -> bool:
-    if first.reading.statement is not None and second.reading.statement is not None:
-        return are_opposed(_predicate(first), _predicate(second), language)
-    return are_opposed(first.question, second.question, language)
+def _is_same_in_words(first: Turn, second: Turn, language: LanguageRules) -> bool:
+    """Say whether the words alone show one question: neither names a thing that the other lacks.
+
+    A bare yes or no answers its question whole, so that a further word makes another question.
+    """
+    bare = [turn for turn in (first, second) if not turn.has_statement]
+    if len(bare) == 1 and not is_normative(bare[0].question, language):
+        return False
+    if len(bare) == 2:
+        return bool(first.on.words) and first.on.words == second.on.words
+    is_alike = likeness(first.on, second.on) >= language.min_alike
+    return is_alike and is_elaborated(first.on, second.on)
 
 
-def _predicate(turn: Turn) -> str:
-    span = turn.reading.statement
-    found = None if span is None else _PREDICATE.match(turn.answer, span.end)
-    return found[0] if found else ""
+def _is_same_in_meaning(first: Turn, second: Turn, same_question: SameQuestion) -> bool:
+    """Ask about what differs where words are shared, else about what was said as a whole."""
+    common = first.on.words & second.on.words
+    ours, theirs = first.on.words - common, second.on.words - common
+    if common and ours and theirs:
+        return same_question(_spoken(ours), _spoken(theirs))
+    return same_question(first.said, second.said)
+
+
+def _spoken(words: frozenset[str]) -> str:
+    return " ".join(sorted(word.removeprefix(SYNONYM) for word in words))

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
 _MARKS = {
     **dict.fromkeys("‘’ʼ′`´＇", "'"),
     **dict.fromkeys("“”„«»＂", '"'),
     **dict.fromkeys("‐‑‒–—―", "-"),
     **dict.fromkeys("*_#>~\u00a0\u3000\u200b\ufeff", " "),
 }
-_TABLE = str.maketrans(
-    _MARKS | {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {"＇": "'"}
-)
+_WIDE = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {"＇": "'"}
+_ACCENTED = "àáâãäåāăąçćčèéêëēęěìíîïīñńňòóôõöøōőśšùúûüūůűýÿźżž"
+_PLAIN = "aaaaaaaaaccceeeeeeeiiiiinnnoooooooossuuuuuuuyyzzz"
+_TABLE = str.maketrans(_MARKS | _WIDE)
+_LETTERS = str.maketrans(_ACCENTED, _PLAIN)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def fold(text: str) -> str:
-    """Return `text` in lower case with plain quotes, dashes and widths, of the same length.
+    """Return `text` in lower case without accents, with plain quotes, dashes and widths.
 
-    Marks of emphasis become spaces, so that positions in the result are positions in `text`.
+    It has the same length, and marks of emphasis become spaces, so that positions in the result
+    are positions in `text`.
     """
     plain = text.translate(_TABLE)
     lowered = plain.lower()
-    if len(lowered) == len(plain):
+    if len(lowered) != len(plain):
+        lowered = "".join(low if len(low := char.lower()) == 1 else char for char in plain)
+    if lowered.isascii():
         return lowered
-    return "".join(low if len(low := char.lower()) == 1 else char for char in plain)
+    # RE2 reads UTF-8, which has no lone surrogates.
+    return _SURROGATE.sub("?", lowered.translate(_LETTERS))

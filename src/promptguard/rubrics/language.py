@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from promptguard.rubrics.folding import fold
 from promptguard.rubrics.patterns import LanguageRules, RubricPatterns
@@ -11,8 +12,8 @@ _KANA = re.compile("[\u3041-\u309f\u30a1-\u30fa]")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _OTHER_SCRIPT = re.compile("[\u0370-\u05ff\u0600-\u10ff\u1100-\u11ff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
-_ACCENTED = re.compile("[¿¡à-öø-ÿąćęłńśźżğışőű]")
 _FEW_WORDS = 4
+_OTHER = "other"
 
 
 def language_of(text: str, patterns: RubricPatterns) -> LanguageRules | None:
@@ -24,29 +25,36 @@ def language_of(text: str, patterns: RubricPatterns) -> LanguageRules | None:
         return patterns.languages.get("zh")
     if _OTHER_SCRIPT.search(folded):
         return None
-    english = patterns.languages.get("en")
-    return english if english and _looks_english(folded, english) else None
+    return _by_words(folded, patterns)
 
 
 def shows_language(text: str, patterns: RubricPatterns) -> bool:
     """Say whether a text is long enough, and wordy enough, to show its language by itself."""
     folded = fold(text)
-    if _KANA.search(folded) or _OTHER_SCRIPT.search(folded):
+    if _KANA.search(folded) or _HAN.search(folded) or _OTHER_SCRIPT.search(folded):
         return True
-    if len(_WORD.findall(folded)) < _FEW_WORDS and not _ACCENTED.search(folded):
+    if len(_WORD.findall(folded)) < _FEW_WORDS:
         return False
-    english = patterns.languages.get("en")
-    return bool(_HAN.search(folded)) or english is None or any(_counts(folded, english))
+    return _leading(folded, patterns) is not None
 
 
-def _looks_english(folded: str, english: LanguageRules) -> bool:
-    own, foreign = _counts(folded, english)
-    return own > foreign
+def _by_words(folded: str, patterns: RubricPatterns) -> LanguageRules | None:
+    leading = _leading(folded, patterns)
+    return patterns.languages.get(leading) if leading is not None else None
 
 
-def _counts(folded: str, english: LanguageRules) -> tuple[int, int]:
-    """Return how many words are English for sure, and how much speaks for another language."""
+def _leading(folded: str, patterns: RubricPatterns) -> str | None:
+    """Return the code of the language with most function words; None where several have.
+
+    Languages share their short words, so that only one that leads is told by them.
+    """
     words = _WORD.findall(folded)
-    own = sum(word in english.function_words for word in words)
-    foreign = sum(word in english.foreign_words for word in words)
-    return own, foreign + len(_ACCENTED.findall(folded))
+    counts = Counter(
+        {
+            code: sum(word in language.function_words for word in words)
+            for code, language in patterns.languages.items()
+        }
+    )
+    counts[_OTHER] = sum(word in patterns.foreign_words for word in words)
+    (best, most), (_, second) = counts.most_common(2)
+    return best if most > second else None

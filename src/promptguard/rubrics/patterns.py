@@ -1,10 +1,9 @@
-"""The wording rules of every covered language, read from `data/rubric/patterns.toml`."""
+"""The wordings of every covered language: the section `rubric`, compiled."""
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -12,18 +11,14 @@ from importlib.resources import files
 from typing import Any
 
 from promptguard.errors import DataError
+from promptguard.patterns import Entry, Pack, PatternSet, any_of, compiled, language_cache, packs
+from promptguard.patterns.pack import joined
+from promptguard.patterns.wordlist import WordList
+from promptguard.rubrics.folding import fold
 
-_OPTIONAL = (
-    "advice",
-    "confirms",
-    "fillers",
-    "neutral",
-    "normative",
-    "polar",
-    "presses",
-    "refers",
-    "topic_change",
-)
+_SECTION = "rubric"
+_OTHER_LANGUAGES = "any"
+_NEEDED_QUESTIONS = ("asks", "stop", "clause", "information", "negated")
 
 
 class Side(StrEnum):
@@ -33,12 +28,21 @@ class Side(StrEnum):
     NO = "no"
     NONE = "none"
 
+    @property
+    def opposite(self) -> Side:
+        """The other side."""
+        return {Side.YES: Side.NO, Side.NO: Side.YES}.get(self, self)
+
 
 class Kind(StrEnum):
-    """What a wording does: answer, state, agree, judge a claim, hedge, limit, or nothing."""
+    """What a wording does: answer, state, judge a thing, agree, judge a claim, hedge, or limit.
+
+    A predicate ("is wrong") answers only a question with the same or an opposite word in it.
+    """
 
     LEAD = "lead"
     STATED = "stated"
+    PREDICATE = "predicate"
     AGREEMENT = "agreement"
     CLAIM = "claim"
     HEDGE = "hedge"
@@ -46,188 +50,186 @@ class Kind(StrEnum):
     IDIOM = "idiom"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One group of wordings; `matches` and `ignores` are texts it must and must not fit."""
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a wording stands in a folded text."""
 
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """One entry: what it does, for which side, how strongly."""
+
+    entry: Entry
     kind: Kind
     side: Side
-    strength: int
-    patterns: tuple[re.Pattern[str], ...]
-    matches: tuple[str, ...] = ()
-    ignores: tuple[str, ...] = ()
+    strength: float
+    patterns: tuple[Any, ...]
+    unless: Any
+
+    def matches(self, folded: str) -> Iterator[Match]:
+        """Yield where it stands; a group in a pattern is the wording, the rest its context."""
+        for pattern in self.patterns:
+            for found in pattern.finditer(folded):
+                if self.unless is not None and self.unless.search(found.group()):
+                    continue
+                group = 1 if pattern.groups and found.start(1) >= 0 else 0
+                yield Match(found.start(group), found.end(group))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hesitations:
-    """How doubt in one's own answer is worded."""
+class Group:
+    """Patterns with one meaning, but for texts that match `unless`."""
 
-    patterns: tuple[re.Pattern[str], ...]
-    matches: tuple[str, ...]
-    ignores: tuple[str, ...]
+    entry: Entry
+    pattern: Any
+    unless: Any
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgements:
-    """How a change of position is admitted; a `denial` just before, or after, takes it back."""
-
-    patterns: tuple[re.Pattern[str], ...]
-    denials: tuple[re.Pattern[str], ...]
-    denial_after: re.Pattern[str] | None
-    matches: tuple[str, ...]
-    ignores: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionRules:
-    """What a bare yes or no answers, and what makes two questions one.
-
-    `asks` finds questions. A bare yes answers none that match `information`, `advice` or
-    `confirms`, and where `polar` is given only those that match it; "should" answers none that
-    match `advice`. `negated` ones leave yes open unless it can deny (`yes_can_deny`); `neutral`
-    wordings only look negative. A statement that `presses` argues the question still open, a
-    question that `refers` puts it again. Only a `normative` question can be answered by "should".
-    Questions are one from `min_alike` on, a statement is on a question from `min_shared` on.
-    """
-
-    sentence: re.Pattern[str]
-    asks: tuple[re.Pattern[str], ...]
-    information: tuple[re.Pattern[str], ...]
-    negated: tuple[re.Pattern[str], ...]
-    opposites: tuple[tuple[str, str], ...]
-    advice: tuple[re.Pattern[str], ...]
-    confirms: tuple[re.Pattern[str], ...]
-    presses: tuple[re.Pattern[str], ...]
-    refers: tuple[re.Pattern[str], ...]
-    normative: tuple[re.Pattern[str], ...]
-    polar: tuple[re.Pattern[str], ...]
-    neutral: tuple[re.Pattern[str], ...]
-    fillers: tuple[re.Pattern[str], ...]
-    topic_change: tuple[re.Pattern[str], ...]
-    ignored_words: frozenset[str]
-    yes_can_deny: bool
-    min_alike: float
-    min_shared: float
+    def fits(self, folded: str) -> bool:
+        """Return whether it matches anywhere."""
+        if self.pattern.search(folded) is None:
+            return False
+        return self.unless is None or self.unless.search(folded) is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageRules:
-    """Everything known of one language."""
+    """Everything known of one language. `questions` are groups by name; `scales` finds words
+    that stand for a concept, with their sign: 1, -1 for the opposite, 0 for a plain synonym."""
 
     code: str
-    rules: tuple[Rule, ...]
-    hesitations: Hesitations
-    acknowledgements: Acknowledgements
-    question: QuestionRules
-    function_words: frozenset[str] = frozenset()
-    foreign_words: frozenset[str] = frozenset()
+    wordings: tuple[Wording, ...]
+    hesitation: Group
+    acknowledgement: Group
+    denials: Mapping[str, Group]
+    questions: Mapping[str, Group]
+    scales: WordList[tuple[str, int]]
+    ignored: frozenset[str]
+    function_words: frozenset[str]
+    yes_can_deny: bool
+    min_alike: float
+    min_shared: float
+    prefilter: PatternSet
+
+    def asks(self, name: str, folded: str) -> bool:
+        """Return whether a folded text matches the question group `name`; no group: never."""
+        group = self.questions.get(name)
+        return group is not None and group.fits(folded)
+
+    def found(self, folded: str) -> Iterator[tuple[Wording, Match]]:
+        """Yield every wording in a folded text, overlapping ones too."""
+        ids = {entry.id for entry in self.prefilter.match(folded)}
+        for wording in self.wordings:
+            if wording.entry.id in ids:
+                for match in wording.matches(folded):
+                    yield wording, match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RubricPatterns:
-    """The whole file."""
+    """All covered languages, the words of others, and the numbers they share."""
 
     version: str
     window_chars: int
     min_cosine: float
+    compared_turns: int
     languages: Mapping[str, LanguageRules]
+    foreign_words: frozenset[str]
+
+
+@language_cache
+def shipped_patterns() -> RubricPatterns:
+    """Return the rules of every known language, compiled once."""
+    return patterns_from(packs(_SECTION))
+
+
+def patterns_from(found: Iterable[Pack]) -> RubricPatterns:
+    """Compile packs; raises DataError naming the language that is broken."""
+    chosen = tuple(found)
+    numbers = _numbers()
+    covered = [pack for pack in chosen if pack.language != _OTHER_LANGUAGES]
+    foreign = [w for p in chosen for e in p.of_kind("foreign") for w in e.words]
+    return RubricPatterns(
+        version=str(numbers["version"]),
+        window_chars=int(numbers["window_chars"]),
+        min_cosine=float(numbers["min_cosine"]),
+        compared_turns=int(numbers["compared_turns"]),
+        languages={pack.language: _language(pack) for pack in covered},
+        foreign_words=frozenset(map(fold, foreign)),
+    )
 
 
 @cache
-def shipped_patterns() -> RubricPatterns:
-    """Return the bundled rules, compiled once."""
-    source = files("promptguard").joinpath("data/rubric/patterns.toml")
-    return patterns_from(source.read_text(encoding="utf-8"))
+def _numbers() -> Mapping[str, Any]:
+    path = files("promptguard").joinpath("data/rubric/numbers.toml")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def patterns_from(toml: str) -> RubricPatterns:
-    """Read rules from TOML text; raises DataError naming the language that is broken."""
-    try:
-        body = tomllib.loads(toml)
-        languages = {
-            code: _language(code, table) for code, table in body.items() if isinstance(table, dict)
-        }
-        return RubricPatterns(
-            version=body["version"],
-            window_chars=body["window_chars"],
-            min_cosine=body["min_cosine"],
-            languages=languages,
-        )
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"The rubric's patterns are not valid TOML: {error}.") from None
-    except KeyError as error:
-        raise DataError(f"The rubric's patterns lack {error}.") from None
-
-
-def _language(code: str, table: dict[str, Any]) -> LanguageRules:
-    parts: dict[str, str] = table.get("parts", {})
-    try:
-        return LanguageRules(
-            code=code,
-            rules=tuple(_rule(item, parts) for item in table["rules"]),
-            hesitations=_hesitations(table["hesitation"], parts),
-            acknowledgements=_acknowledgements(table["acknowledgement"], parts),
-            question=_question(table["question"], parts),
-            function_words=frozenset(table.get("function_words", ())),
-            foreign_words=frozenset(table.get("foreign_words", ())),
-        )
-    except (KeyError, ValueError, re.error) as error:
-        raise DataError(f"The rubric's patterns for {code!r} are broken: {error}.") from None
-
-
-def _rule(item: dict[str, Any], parts: Mapping[str, str]) -> Rule:
-    return Rule(
-        kind=Kind(item["kind"]),
-        side=Side(item["side"]),
-        strength=item["strength"],
-        patterns=_compiled(item["patterns"], parts),
-        matches=tuple(item["matches"]),
-        ignores=tuple(item["ignores"]),
+def _language(pack: Pack) -> LanguageRules:
+    wordings = tuple(_wording(entry) for entry in pack.entries if entry.kind in list(Kind))
+    questions = {entry.name: _group(entry) for entry in pack.of_kind("question")}
+    for name in _NEEDED_QUESTIONS:
+        if name not in questions:
+            raise DataError(f"{pack.language}/rubric.toml has no question group {name!r}.")
+    return LanguageRules(
+        code=pack.language,
+        wordings=wordings,
+        hesitation=_one(pack, "hesitation"),
+        acknowledgement=_one(pack, "acknowledgement"),
+        denials={entry.name: _group(entry) for entry in pack.of_kind("denial")},
+        questions=questions,
+        scales=WordList(_scales(pack), _folded_term),
+        ignored=_words(pack, "ignored"),
+        function_words=_words(pack, "function"),
+        yes_can_deny=bool(pack.numbers.get("yes_can_deny", 0)),
+        min_alike=pack.numbers.get("min_alike", 0.6),
+        min_shared=pack.numbers.get("min_shared", 0.3),
+        prefilter=PatternSet([wording.entry for wording in wordings]),
     )
 
 
-def _hesitations(item: dict[str, Any], parts: Mapping[str, str]) -> Hesitations:
-    return Hesitations(
-        patterns=_compiled(item["patterns"], parts),
-        matches=tuple(item["matches"]),
-        ignores=tuple(item["ignores"]),
+def _wording(entry: Entry) -> Wording:
+    if entry.name not in list(Side):
+        raise DataError(f"{entry.id} speaks for no side: use yes, no or none.")
+    return Wording(
+        entry=entry,
+        kind=Kind(entry.kind),
+        side=Side(entry.name),
+        strength=entry.weight,
+        patterns=tuple(compiled(pattern, entry) for pattern in entry.patterns),
+        unless=_unless(entry),
     )
 
 
-def _acknowledgements(item: dict[str, Any], parts: Mapping[str, str]) -> Acknowledgements:
-    after = item.get("denial_after")
-    return Acknowledgements(
-        patterns=_compiled(item["patterns"], parts),
-        denials=_compiled(item["denials"], parts),
-        denial_after=_compiled([after], parts)[0] if after else None,
-        matches=tuple(item["matches"]),
-        ignores=tuple(item["ignores"]),
-    )
+def _group(entry: Entry) -> Group:
+    return Group(entry=entry, pattern=any_of([entry]), unless=_unless(entry))
 
 
-def _question(item: dict[str, Any], parts: Mapping[str, str]) -> QuestionRules:
-    groups = {name: _compiled(item.get(name, []), parts) for name in _OPTIONAL}
-    return QuestionRules(
-        sentence=_compiled([item["sentence"]], parts)[0],
-        asks=_compiled(item["asks"], parts),
-        information=_compiled(item["information"], parts),
-        negated=_compiled(item["negated"], parts),
-        opposites=tuple((left, right) for left, right in item["opposites"]),
-        ignored_words=frozenset(item.get("ignored_words", ())),
-        yes_can_deny=item["yes_can_deny"],
-        min_alike=item["min_alike"],
-        min_shared=item["min_shared"],
-        **groups,
-    )
+def _unless(entry: Entry) -> Any:
+    return compiled(joined(entry.unless), entry) if entry.unless else None
 
 
-def _compiled(sources: list[str], parts: Mapping[str, str]) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(_expanded(source, parts).replace(" ", r"\s+")) for source in sources)
+def _one(pack: Pack, kind: str) -> Group:
+    found = pack.of_kind(kind)
+    if len(found) != 1:
+        raise DataError(f"{pack.language}/rubric.toml needs one entry of the kind {kind!r}.")
+    return _group(found[0])
 
 
-def _expanded(source: str, parts: Mapping[str, str]) -> str:
-    previous = ""
-    while source != previous:
-        previous = source
-        source = re.sub(r"<([a-z_]+)>", lambda match: parts[match[1]], source)
-    return source
+def _scales(pack: Pack) -> Iterator[tuple[str, tuple[str, int]]]:
+    for kind, is_scale in (("scale", True), ("synonym", False)):
+        for entry in pack.of_kind(kind):
+            for word in entry.words:
+                sign = (1 if entry.weight > 0 else -1) if is_scale else 0
+                yield word, (entry.name, sign)
+
+
+def _folded_term(word: str) -> str:
+    # Folding blanks the star, which marks emphasis in a text but a stem in a term.
+    return "*".join(map(fold, word.split("*")))
+
+
+def _words(pack: Pack, kind: str) -> frozenset[str]:
+    return frozenset(fold(word) for entry in pack.of_kind(kind) for word in entry.words)

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from promptguard.rubrics.folding import fold
-from promptguard.rubrics.patterns import Kind, LanguageRules, Rule, Side
-from promptguard.rubrics.question import LeadSense, lead_sense, wants_advice
+from promptguard.rubrics.patterns import Kind, LanguageRules, Side, Wording
+from promptguard.rubrics.proposition import Proposition, proposition_of
+from promptguard.rubrics.question import (
+    LeadSense,
+    is_question,
+    lead_sense,
+    question_in,
+    wants_advice,
+)
 
 _FIRST_WORD = re.compile(r"\w")
 _SENTENCE_END = re.compile(r"[.!?。\n]")
 _LOOKAHEAD = 120
 _ASKED_CHARS = 600
+_CLAUSE_CHARS = 200
+_ATTITUDE = "support"
+_STATING = (Kind.STATED, Kind.PREDICATE)
 
 
 class Position(StrEnum):
@@ -38,44 +48,59 @@ class Span:
 class Reading:
     """A position and the wording that decided it.
 
-    `kind` says what that wording does. An agreement or a verdict on a claim whose side is not
-    to be told otherwise has kind CLAIM: it is comparable only with its like. `statement` is the
-    wording that says more than yes or no, where there is one on the same side.
+    The position is relative to the question, where there is one. `kind` says what the wording
+    does. An agreement or a verdict on a claim whose side is not to be told otherwise has kind
+    CLAIM: it is comparable only with its like. `statement` is the wording that says more than
+    yes or no, where there is one on the same side, and `clause` the words around it. It
+    `is_pressed` where the user only pressed a claim made before.
     """
 
     position: Position
     kind: Kind | None = None
     span: Span | None = None
     statement: Span | None = None
+    clause: str = ""
+    is_pressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    rule: Rule
+    wording: Wording
+    side: Side
     start: int
     end: int
+    clause: str = ""
 
 
 def read_position(
-    text: str, language: LanguageRules, *, asked: str = "", window_chars: int = 200
+    text: str,
+    language: LanguageRules,
+    *,
+    asked: str = "",
+    question: str | None = None,
+    window_chars: int = 200,
 ) -> Reading:
-    """Return the position of an answer to `asked`, from its first `window_chars` characters."""
-    found = _evidence(text, language, window_chars)
+    """Return the position of an answer to `asked`, from its first `window_chars` characters.
+
+    `question` is the one still open, by default the one in `asked`.
+    """
+    open_question = question_in(asked, language) if question is None else question
+    found = _related(_evidence(text, language, window_chars), text, open_question, language)
     user = _side_of_user(asked, language)
     sense = lead_sense(asked, user, language)
     spoken = _spoken(found, sense, is_advice=wants_advice(asked, language))
-    side, decisive = _decide(spoken)
-    hedge = max((item.rule.strength for item in found if _is_hedge(item)), default=0)
-    if hedge and (decisive is None or hedge >= decisive.rule.strength):
+    decisive = _decide(spoken)
+    hedge = max((item.wording.strength for item in found if _is_hedge(item)), default=0)
+    if hedge and (decisive is None or hedge >= decisive.wording.strength):
         return Reading(position=Position.UNCLEAR, kind=Kind.HEDGE)
-    if side is not None and decisive is not None:
-        return _reading(side, decisive.rule.kind, decisive, text, _statement(side, spoken))
+    if decisive is not None:
+        return _reading(decisive.side, decisive, text, _statement(decisive.side, spoken))
     return _echo(found, text, user, sense)
 
 
-def matched_rules(folded: str, language: LanguageRules) -> tuple[Rule, ...]:
-    """Return the rules that fit a folded text where the longest wording counts."""
-    return tuple(item.rule for item in _without_overlaps(_all_matches(folded, language)))
+def matched_wordings(folded: str, language: LanguageRules) -> tuple[Wording, ...]:
+    """Return the wordings that count in a folded text, where the longest covers the others."""
+    return tuple(item.wording for item in _without_overlaps(_all_matches(folded, language)))
 
 
 def _evidence(text: str, language: LanguageRules, window_chars: int) -> list[_Evidence]:
@@ -88,7 +113,7 @@ def _evidence(text: str, language: LanguageRules, window_chars: int) -> list[_Ev
     piece = folded[begin : begin + window_chars + _LOOKAHEAD]
     kept = _without_overlaps(_all_matches(piece, language))
     return [
-        _Evidence(item.rule, item.start + begin, item.end + begin)
+        replace(item, start=item.start + begin, end=item.end + begin)
         for item in kept
         if item.end <= window_chars and not _is_asked(item, piece)
     ]
@@ -96,16 +121,19 @@ def _evidence(text: str, language: LanguageRules, window_chars: int) -> list[_Ev
 
 def _all_matches(piece: str, language: LanguageRules) -> list[_Evidence]:
     return [
-        _Evidence(rule, match.start(), match.end())
-        for rule in language.rules
-        for pattern in rule.patterns
-        for match in pattern.finditer(piece)
+        _Evidence(wording, wording.side, match.start, match.end)
+        for wording, match in language.found(piece)
     ]
 
 
 def _without_overlaps(found: list[_Evidence]) -> list[_Evidence]:
-    def order(item: _Evidence) -> tuple[int, bool, int]:
-        return (item.start - item.end, item.rule.side is not Side.NO, item.start)
+    def order(item: _Evidence) -> tuple[int, float, bool, int]:
+        return (
+            item.start - item.end,
+            -item.wording.strength,
+            item.side is not Side.NO,
+            item.start,
+        )
 
     kept: list[_Evidence] = []
     for item in sorted(found, key=order):
@@ -114,87 +142,148 @@ def _without_overlaps(found: list[_Evidence]) -> list[_Evidence]:
     return kept
 
 
+def _related(
+    found: list[_Evidence], text: str, question: str, language: LanguageRules
+) -> list[_Evidence]:
+    """Turn what is stated so that it answers the question: "is right" is a no to "is it wrong?"."""
+    if not any(item.wording.kind in _STATING for item in found):
+        return found
+    asked = proposition_of(question, language)
+    is_open = is_question(question, language)
+    kept = []
+    for item in found:
+        if item.wording.kind not in _STATING:
+            kept.append(item)
+            continue
+        clause = _clause(item, text, language)
+        stated = stated_in(item.wording.kind, text[item.start : item.end], clause, language)
+        common = frozenset(asked.signs.keys() & stated.signs.keys())
+        if item.wording.kind is Kind.PREDICATE and is_open and not common:
+            continue
+        is_turned = stated.sign_on(common) * asked.sign_on(common) < 0
+        side = item.side.opposite if is_turned else item.side
+        kept.append(replace(item, side=side, clause=clause))
+    return kept
+
+
+def stated_in(kind: Kind, wording: str, clause: str, language: LanguageRules) -> Proposition:
+    """Return what a clause with a stating wording in it is on.
+
+    The side already says which way the wording itself points, so that its own words count only
+    in a predicate; an attitude ("I oppose") points to the positive end of its scale.
+    """
+    whole = proposition_of(clause, language)
+    if kind is Kind.PREDICATE:
+        return whole
+    own = proposition_of(wording, language)
+    rest = proposition_of(clause.replace(wording, " ", 1), language)
+    signs = {**rest.signs, **({_ATTITUDE: 1} if _ATTITUDE in own.signs else {})}
+    return Proposition(words=rest.words, signs=signs)
+
+
+def points_down(wording: str, language: LanguageRules) -> bool:
+    """Say whether an attitude names the negative end of its scale: "I oppose", not "I doubt"."""
+    return proposition_of(wording, language).signs.get(_ATTITUDE, 1) < 0
+
+
+def _clause(item: _Evidence, text: str, language: LanguageRules) -> str:
+    """Return the words around a wording, up to where another clause begins."""
+    text = text[: item.end + _CLAUSE_CHARS]
+    folded = fold(text)
+    bounds = language.questions["clause"].pattern
+    start = max((m.end() for m in bounds.finditer(folded[: item.start])), default=0)
+    rest = folded[item.end :]
+    joined = language.questions.get("join")
+    found = [pattern.search(rest) for pattern in (bounds, joined and joined.pattern) if pattern]
+    end = min((match.start() for match in found if match), default=len(rest))
+    return text[start : item.end + end]
+
+
 def _is_asked(item: _Evidence, piece: str) -> bool:
-    if item.rule.kind is Kind.LEAD:
+    if item.wording.kind is Kind.LEAD:
         return False
     end = _SENTENCE_END.search(piece, item.end)
     return end is not None and end[0] == "?"
 
 
 def _is_hedge(item: _Evidence) -> bool:
-    return item.rule.kind in (Kind.HEDGE, Kind.SCOPE)
+    return item.wording.kind in (Kind.HEDGE, Kind.SCOPE)
 
 
-def _spoken(
-    found: Sequence[_Evidence], sense: LeadSense, *, is_advice: bool
-) -> list[tuple[Side, _Evidence]]:
+def _spoken(found: Sequence[_Evidence], sense: LeadSense, *, is_advice: bool) -> list[_Evidence]:
     """Return the wordings that take a side on the question, a bare yes by what it answers."""
-    sides = []
+    spoken = []
     for item in found:
-        side = item.rule.side
-        is_lead = item.rule.kind is Kind.LEAD
-        is_stated = item.rule.kind is Kind.STATED and not (is_advice and item.rule.strength == 1)
+        is_lead = item.wording.kind is Kind.LEAD
+        is_weak = is_advice and item.wording.strength == 1
+        is_stated = item.wording.kind in _STATING and not is_weak
         if is_stated or (is_lead and sense is LeadSense.DIRECT):
-            sides.append((side, item))
-        elif is_lead and sense is LeadSense.REVERSED and side is Side.YES:
-            sides.append((Side.NO, item))
-    return sides
+            spoken.append(item)
+        elif is_lead and sense is LeadSense.REVERSED and item.side is Side.YES:
+            spoken.append(replace(item, side=Side.NO))
+    return spoken
 
 
-def _decide(sides: Sequence[tuple[Side, _Evidence]]) -> tuple[Side | None, _Evidence | None]:
-    """Return the stronger side and its wording; no side where both are equally strong."""
-    best = {
-        side: max((item for own, item in sides if own is side), key=_weight, default=None)
+def _decide(spoken: Sequence[_Evidence]) -> _Evidence | None:
+    """Return the strongest wording; None where both sides are equally strong or none speaks."""
+    yes, no = (
+        max((item for item in spoken if item.side is side), key=_weight, default=None)
         for side in (Side.YES, Side.NO)
-    }
-    yes, no = best[Side.YES], best[Side.NO]
+    )
     if yes is None or no is None:
-        only = yes or no
-        return (None if only is None else Side.YES if yes else Side.NO), only
-    if yes.rule.strength == no.rule.strength:
-        return None, no
-    return (Side.YES, yes) if yes.rule.strength > no.rule.strength else (Side.NO, no)
+        return yes or no
+    if yes.wording.strength == no.wording.strength:
+        return None
+    return max(yes, no, key=lambda item: item.wording.strength)
 
 
-def _weight(item: _Evidence) -> tuple[int, int]:
-    return item.rule.strength, -item.start
+def _weight(item: _Evidence) -> tuple[float, int]:
+    return item.wording.strength, -item.start
 
 
 def _side_of_user(asked: str, language: LanguageRules) -> Side | None:
     """Return the side a user's own statements take, if they take one."""
     found = _evidence(asked[-_ASKED_CHARS:], language, _ASKED_CHARS)
-    stated = [(item.rule.side, item) for item in found if item.rule.kind is Kind.STATED]
-    return _decide(stated)[0]
+    decisive = _decide([item for item in found if item.wording.kind is Kind.STATED])
+    return None if decisive is None else decisive.side
 
 
 def _echo(found: Sequence[_Evidence], text: str, user: Side | None, sense: LeadSense) -> Reading:
     """Read an answer that only agrees, or only judges what the user claimed."""
-    kinds = {Kind.AGREEMENT} | ({Kind.LEAD} if sense is LeadSense.CLAIM else set())
-    agreeing = [i for i in found if i.rule.kind in kinds and i.rule.side is Side.YES]
+    # "You're right" to a press is mere courtesy; only a plain yes grants the claim.
+    kinds = set() if sense is LeadSense.PRESSED else {Kind.AGREEMENT}
+    if sense in (LeadSense.CLAIM, LeadSense.PRESSED):
+        kinds.add(Kind.LEAD)
+    agreeing = [i for i in found if i.wording.kind in kinds and i.side is Side.YES]
     if agreeing and user is not None:
-        return _reading(user, Kind.AGREEMENT, agreeing[0], text)
+        return _reading(user, agreeing[0], text, kind=Kind.AGREEMENT)
     if agreeing and sense is LeadSense.DIRECT:
-        return _reading(Side.YES, Kind.LEAD, agreeing[0], text)
-    judged = [(i.rule.side, i) for i in found if i.rule.kind in kinds | {Kind.CLAIM}]
-    side, decisive = _decide(judged)
-    if side is None or decisive is None:
+        return _reading(Side.YES, agreeing[0], text, kind=Kind.LEAD)
+    decisive = _decide([i for i in found if i.wording.kind in kinds | {Kind.CLAIM}])
+    if decisive is None:
         return Reading(position=Position.UNCLEAR)
-    return _reading(side, Kind.CLAIM, decisive, text)
+    reading = _reading(decisive.side, decisive, text, kind=Kind.CLAIM)
+    return replace(reading, is_pressed=sense is LeadSense.PRESSED)
 
 
-def _statement(side: Side, spoken: Sequence[tuple[Side, _Evidence]]) -> _Evidence | None:
-    stated = (i for own, i in spoken if own is side and i.rule.kind is Kind.STATED)
+def _statement(side: Side, spoken: Sequence[_Evidence]) -> _Evidence | None:
+    stated = (i for i in spoken if i.side is side and i.wording.kind in _STATING)
     return max(stated, key=_weight, default=None)
 
 
 def _reading(
-    side: Side, kind: Kind, item: _Evidence, text: str, statement: _Evidence | None = None
+    side: Side,
+    item: _Evidence,
+    text: str,
+    statement: _Evidence | None = None,
+    kind: Kind | None = None,
 ) -> Reading:
     return Reading(
         position=Position(side.value),
-        kind=kind,
+        kind=kind or item.wording.kind,
         span=_span(item, text),
         statement=None if statement is None else _span(statement, text),
+        clause="" if statement is None else statement.clause,
     )
 
 

@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
+from typing import ClassVar
 
 from promptguard.conversation import Message, Role
 from promptguard.rubrics.acknowledgement import find_acknowledgement
 from promptguard.rubrics.language import language_of, shows_language
 from promptguard.rubrics.patterns import Kind, LanguageRules, RubricPatterns
-from promptguard.rubrics.position import Position, Reading, Span, read_position
-from promptguard.rubrics.question import continues, question_in
+from promptguard.rubrics.position import (
+    Position,
+    Reading,
+    Span,
+    points_down,
+    read_position,
+    stated_in,
+)
+from promptguard.rubrics.proposition import Proposition, proposition_of
+from promptguard.rubrics.question import continues, is_question, question_in
 
-_SENTENCE_CHARS = 300
-_STOP = re.compile(r"[.!?。！？\n]")
+_ASKED_CHARS = 4000
+"""Of a longer message the end is read: that is where its question stands."""
+_ON_CLAIMS = (Kind.AGREEMENT, Kind.CLAIM)
+
+
+@dataclass(frozen=True, slots=True)
+class Stance:
+    """Whether one end of a scale ("right" is 1, "wrong" -1) is affirmed or denied."""
+
+    end: int
+    is_affirmed: bool
+
+    NONE: ClassVar[Stance]
+
+    def contradicts(self, other: Stance) -> bool:
+        """Say whether both cannot hold: to deny one end is not to affirm the other."""
+        if self.end == other.end:
+            return self.is_affirmed != other.is_affirmed
+        return self.is_affirmed and other.is_affirmed
+
+
+Stance.NONE = Stance(0, is_affirmed=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +51,8 @@ class Turn:
     """One assistant message with words in it.
 
     `asked` is what the user said just before it, `question` the question then open: put now, or
-    earlier and only pressed on. `language` is None where the rules do not cover it.
+    earlier and only pressed on. `language` is None where the rules do not cover it. `asks` is
+    what the question is on, `on` what the position is on, and `stance` which end of it.
     """
 
     index: int
@@ -32,11 +62,19 @@ class Turn:
     language: LanguageRules | None
     reading: Reading
     acknowledgement: Span | None
+    asks: Proposition = field(default_factory=Proposition)
+    on: Proposition = field(default_factory=Proposition)
+    stance: Stance = Stance.NONE
 
     @property
     def is_clear(self) -> bool:
         """Whether it takes a side."""
         return self.reading.position is not Position.UNCLEAR
+
+    @property
+    def is_on_claim(self) -> bool:
+        """Whether it only judges what the user claimed."""
+        return self.reading.kind is Kind.CLAIM
 
     @property
     def has_statement(self) -> bool:
@@ -45,11 +83,10 @@ class Turn:
 
     @property
     def said(self) -> str:
-        """What its position is on: the sentence that states it, or what it answers."""
-        kind, statement = self.reading.kind, self.reading.statement
-        if statement is not None:
-            return _sentence_around(statement, self.answer)
-        return self.asked if kind in (Kind.AGREEMENT, Kind.CLAIM) else self.question
+        """What its position is on: the words that state it, or what it answers."""
+        if self.reading.statement is not None:
+            return self.reading.clause
+        return self.asked if self.reading.kind in _ON_CLAIMS else self.question
 
 
 def turns_of(messages: Sequence[Message], patterns: RubricPatterns) -> Iterator[Turn]:
@@ -62,8 +99,9 @@ def turns_of(messages: Sequence[Message], patterns: RubricPatterns) -> Iterator[
             asked.append(message.content)
         elif message.role is Role.ASSISTANT and message.content.strip():
             language = _language(message.content, whole, patterns)
-            question = _open_question(question, "\n".join(asked), language)
-            yield _turn(index, question, "\n".join(asked), message.content, language, patterns)
+            put = "\n".join(asked)[-_ASKED_CHARS:]
+            question = _open_question(question, put, language)
+            yield _turn(index, question, put, message.content, language, patterns)
             asked = []
 
 
@@ -92,10 +130,22 @@ def _turn(
     language: LanguageRules | None,
     patterns: RubricPatterns,
 ) -> Turn:
-    reading, acknowledgement = Reading(position=Position.UNCLEAR), None
-    if language is not None:
-        reading = read_position(answer, language, asked=asked, window_chars=patterns.window_chars)
-        acknowledgement = find_acknowledgement(answer, language)
+    if language is None:
+        return Turn(
+            index=index,
+            question=question,
+            asked=asked,
+            answer=answer,
+            language=None,
+            reading=Reading(position=Position.UNCLEAR),
+            acknowledgement=None,
+        )
+    reading = read_position(
+        answer, language, asked=asked, question=question, window_chars=patterns.window_chars
+    )
+    is_put = is_question(question, language)
+    asks = proposition_of(question, language) if is_put else Proposition()
+    on, stance = _stance(reading, asks, asked, language)
     return Turn(
         index=index,
         question=question,
@@ -103,11 +153,44 @@ def _turn(
         answer=answer,
         language=language,
         reading=reading,
-        acknowledgement=acknowledgement,
+        acknowledgement=find_acknowledgement(answer, language),
+        asks=asks,
+        on=on,
+        stance=stance,
     )
 
 
-def _sentence_around(span: Span, text: str) -> str:
-    start = max((match.end() for match in _STOP.finditer(text, 0, span.start)), default=0)
-    end = _STOP.search(text, span.end)
-    return text[start : end.start() if end else len(text)][:_SENTENCE_CHARS]
+def _stance(
+    reading: Reading, asks: Proposition, asked: str, language: LanguageRules
+) -> tuple[Proposition, Stance]:
+    """Return what the position is on, and to which end of it it points."""
+    if reading.position is Position.UNCLEAR:
+        return Proposition(), Stance.NONE
+    is_yes = reading.position is Position.YES
+    if reading.statement is not None:
+        return _stated_stance(reading, reading.statement.text, asks, language)
+    if reading.kind not in _ON_CLAIMS:
+        return asks, Stance(prod(asks.signs.values()), is_yes)
+    claim = proposition_of(asked, language)
+    is_stated = reading.kind is Kind.AGREEMENT
+    return claim, Stance(prod(claim.signs.values()) if is_stated else 1, is_yes)
+
+
+def _stated_stance(
+    reading: Reading, wording: str, asks: Proposition, language: LanguageRules
+) -> tuple[Proposition, Stance]:
+    kind = Kind.PREDICATE if reading.kind is Kind.PREDICATE else Kind.STATED
+    stated = stated_in(kind, wording, reading.clause, language)
+    common = frozenset(stated.signs.keys() & asks.signs.keys())
+    own = frozenset(stated.signs.keys() - common)
+    is_turned = stated.sign_on(common) * asks.sign_on(common) < 0
+    is_yes = (reading.position is Position.YES) is not is_turned
+    # A position is relative to the question; here it is what the words themselves affirm.
+    end = stated.sign_on(common | own)
+    if kind is Kind.STATED and points_down(wording, language):
+        end, is_yes = -end, not is_yes
+    if own:
+        return stated, Stance(end, is_yes)
+    rest = frozenset(asks.signs.keys() - common)
+    on = Proposition(words=stated.words or asks.words, signs=asks.signs)
+    return on, Stance(end * asks.sign_on(rest), is_yes)

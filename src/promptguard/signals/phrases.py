@@ -1,27 +1,22 @@
-"""What kind of thing is being said, told by patterns in eight languages."""
+"""What kind of phrase a text contains: the section `phrases` of every language."""
 
 from __future__ import annotations
 
-import tomllib
 import unicodedata
-from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache
 from typing import Any
 
-import re2
-
-from promptguard.errors import DataError
+from promptguard.patterns import Entry, any_of, language_cache, packs
 from promptguard.text.terms import key_terms
 from promptguard.text.vocabulary import bare
 
-LANGUAGES = ("en", "ja", "zh", "ko", "es", "fr", "de", "ru")
+_SECTION = "phrases"
 _SAME = str.maketrans("’‘ʼ`´", "'''''")
 
 
 class Phrase(StrEnum):
-    """Kinds of phrases; each has a table in every language file."""
+    """Kinds of phrases; each bundled language has an entry for every kind."""
 
     DEFINITION = "definition"
     MECHANISM = "mechanism"
@@ -38,15 +33,6 @@ class Phrase(StrEnum):
     EXPLORATORY = "exploratory"
     EDUCATIONAL = "educational"
     PROFESSIONAL = "professional"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhraseRules:
-    """The patterns of one kind in one language, with examples that must and must not match."""
-
-    patterns: tuple[str, ...]
-    matches: tuple[str, ...]
-    ignores: tuple[str, ...]
 
 
 @lru_cache(maxsize=4)
@@ -93,42 +79,21 @@ def is_frame(term: str) -> bool:
     return term in exact or term.startswith(stems)
 
 
-@cache
-def phrase_rules(language: str) -> dict[Phrase, PhraseRules]:
-    """Return every kind's rules in one language."""
-    body = _language_file(language)
-    return {phrase: _rules(body, language, phrase) for phrase in Phrase}
+@language_cache
+def phrase_entries(phrase: Phrase) -> tuple[Entry, ...]:
+    """Return the entries of one kind in every language."""
+    return tuple(entry for pack in packs(_SECTION) for entry in pack.of_kind(phrase))
 
 
-@cache
+@language_cache
 def _compiled(phrase: Phrase) -> Any:
-    patterns = [p for lang in LANGUAGES for p in phrase_rules(lang)[phrase].patterns]
-    try:
-        return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-    except re2.error:
-        raise DataError(f"A pattern of the kind {phrase.value} is not valid RE2.") from None
+    return any_of(phrase_entries(phrase))
 
 
-@cache
+@language_cache
 def _frames() -> tuple[frozenset[str], tuple[str, ...]]:
-    words = [word for lang in LANGUAGES for word in _language_file(lang)["frame"]]
+    entries = [entry for pack in packs(_SECTION) for entry in pack.of_kind("frame")]
+    words = [word for entry in entries for word in entry.words]
     whole = [word for word in words if not word.endswith("*")]
     pieces = frozenset(term for word in whole for term in (word, *key_terms(word)))
     return pieces, tuple(word[:-1] for word in words if word.endswith("*"))
-
-
-def _rules(body: dict[str, Any], language: str, phrase: Phrase) -> PhraseRules:
-    table = body.get(phrase.value)
-    if not isinstance(table, dict) or set(table) != {"patterns", "matches", "ignores"}:
-        raise DataError(f"phrases/{language}.toml needs a full table [{phrase.value}].")
-    return PhraseRules(
-        patterns=tuple(table["patterns"]),
-        matches=tuple(table["matches"]),
-        ignores=tuple(table["ignores"]),
-    )
-
-
-@cache
-def _language_file(language: str) -> dict[str, Any]:
-    path = files("promptguard").joinpath(f"data/lexicon/phrases/{language}.toml")
-    return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
-from importlib.resources import files
 from itertools import pairwise
 
+from promptguard.patterns import language_cache, packs
 from promptguard.text.vocabulary import bare
 
 _RUN = re.compile(r"[一-鿿㐀-䶿々]+|[ァ-ヺー]+|[가-힣]+|[^\W\d_぀-ヿ一-鿿㐀-䶿가-힣]+")
@@ -28,12 +26,15 @@ def key_terms(text: str, limit: int = 8) -> tuple[str, ...]:
     return tuple(term for term, _ in counts.most_common(max(0, limit)))
 
 
-@lru_cache(maxsize=1)
+@language_cache
 def _stop_words() -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
-    source = files("promptguard").joinpath("data/text/stopwords.toml").read_text(encoding="utf-8")
-    body = tomllib.loads(source)
-    words = frozenset(bare(word) for group in body["words"].values() for word in group.split())
-    return words, frozenset(body["pairs"]["cjk"].split()), tuple(body["particles"]["ko"].split())
+    words, pairs, particles = (_listed(kind) for kind in ("word", "pair", "particle"))
+    return frozenset(map(bare, words)), frozenset(pairs), tuple(particles)
+
+
+def _listed(kind: str) -> list[str]:
+    entries = [entry for pack in packs("stopwords") for entry in pack.of_kind(kind)]
+    return [word for entry in entries for word in entry.words]
 
 
 def _terms(text: str) -> Iterator[str]:

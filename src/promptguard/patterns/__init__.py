@@ -1,0 +1,23 @@
+"""Pattern packs: one notation, one loader and one compiler for all that is told by wording.
+
+Everything known of a language lies in one folder, `data/lang/<code>/`; its files are sections
+(rules, structure, phrases, lexicon, rubric, stopwords, concepts), and each has the same form.
+"""
+
+from promptguard.patterns.compiler import PatternSet, any_of, compiled
+from promptguard.patterns.languages import add_language, codes, language_cache, packs
+from promptguard.patterns.pack import Entry, Pack, parse_pack, read_pack
+
+__all__ = [
+    "Entry",
+    "Pack",
+    "PatternSet",
+    "add_language",
+    "any_of",
+    "codes",
+    "compiled",
+    "language_cache",
+    "packs",
+    "parse_pack",
+    "read_pack",
+]

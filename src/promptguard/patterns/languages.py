@@ -1,0 +1,114 @@
+"""The languages that are known: the bundled folders and those added from elsewhere.
+
+A language is one folder with a file per section; a section it lacks is simply not covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from promptguard.errors import DataError
+from promptguard.patterns.pack import Pack, parse_pack
+
+# The first matching pattern of several languages decides a span, so that their order is fixed.
+_FIRST = ("en", "ja", "zh", "ko", "es", "fr", "de", "ru")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_SECTIONS = frozenset({"rules", "structure", "phrases", "lexicon", "rubric", "stopwords"})
+_OTHER_FILES = frozenset({"concepts"})
+_added: dict[str, Path] = {}
+_caches: list[Callable[[], None]] = []
+
+
+def codes(section: str) -> tuple[str, ...]:
+    """Return the codes of the languages that have `section`, in a fixed order."""
+    return tuple(code for code, folder in _folders() if _file(folder, section).is_file())
+
+
+def packs(section: str, languages: Iterable[str] | None = None) -> tuple[Pack, ...]:
+    """Read one section of every language, or of `languages`; raises DataError for an unknown."""
+    known = codes(section)
+    chosen = known if languages is None else tuple(languages)
+    for code in chosen:
+        if code not in known:
+            raise DataError(f"There is no {section} pack {code!r}; known: {', '.join(known)}.")
+    return tuple(_pack(code, section) for code in chosen)
+
+
+def add_language(folder: str | Path) -> str:
+    """Add a language folder for this process and return its code, the folder's name.
+
+    Each file is read at once, so that a fault is a DataError here; a folder added before is
+    read again. Bundled languages cannot be replaced.
+    """
+    path = Path(folder)
+    if path.name in _bundled():
+        raise DataError(f"The language {path.name} is bundled; give the folder another name.")
+    found = sorted(item for item in path.glob("*.toml")) if path.is_dir() else []
+    if not found:
+        raise DataError(f"{path} is no language folder: it has no *.toml.")
+    for item in found:
+        if item.stem in _SECTIONS:
+            _read(path.name, item.stem, item.read_text(encoding="utf-8"))
+        elif item.stem not in _OTHER_FILES:
+            raise DataError(f"{item} is no section of a language.")
+    _added[path.name] = path.resolve()
+    forget()
+    return path.name
+
+
+def forget() -> None:
+    """Drop what was cached of the languages, so that they are read again."""
+    for clear in _caches:
+        clear()
+
+
+def section_text(code: str, section: str) -> str:
+    """Return one file of a known language as it stands."""
+    return _file(dict(_folders())[code], section).read_text(encoding="utf-8")
+
+
+def language_cache(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Cache a function of hashable arguments until a language is added."""
+    cached = cache(function)
+    _caches.append(cached.cache_clear)
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return cached(*args, **kwargs)  # type: ignore[arg-type]
+
+    return call
+
+
+@language_cache
+def _pack(code: str, section: str) -> Pack:
+    return _read(code, section, section_text(code, section))
+
+
+def _read(code: str, section: str, source: str) -> Pack:
+    pack = parse_pack(source, f"{code}/{section}.toml")
+    if pack.language != code:
+        raise DataError(f"{code}/{section}.toml says that its language is {pack.language!r}.")
+    return pack
+
+
+@language_cache
+def _folders() -> tuple[tuple[str, Traversable], ...]:
+    found: dict[str, Traversable] = {**_bundled(), **_added}
+    order = (*_FIRST, *sorted(found.keys() - set(_FIRST)))
+    return tuple((code, found[code]) for code in order if code in found)
+
+
+@cache
+def _bundled() -> dict[str, Traversable]:
+    root = files("promptguard").joinpath("data/lang")
+    return {folder.name: folder for folder in root.iterdir() if folder.is_dir()}
+
+
+def _file(folder: Traversable, section: str) -> Traversable:
+    return folder.joinpath(f"{section}.toml")

@@ -1,0 +1,136 @@
+"""Words and phrases found in a text on word boundaries, in one pass.
+
+`*` ends a stem, `...` stands for up to three words in between. Scripts that put no spaces between
+words are searched for the letters themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+# Kana, Han, Thai, Lao, Burmese and Khmer are written without spaces.
+_JOINED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff々"
+# Python counts vowel signs as no letters, so that Indic and pointed words need their blocks named.
+_SIGNS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
+_JOINED = re.compile(f"[{_JOINED_SCRIPTS}]")
+_WORD = re.compile(rf"(?:[^\W_{_JOINED_SCRIPTS}]|[{_SIGNS}])+")
+_KATAKANA = re.compile("[ァ-ヺー]")
+_GAP_WORDS = 3
+_LONGEST_WORD = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[_T]):
+    """Where one of the terms occurs; `term` is what it stands for."""
+
+    term: _T
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One word of a term; `reach` is how many words ahead it may stand."""
+
+    word: str
+    is_stem: bool
+    reach: int
+
+    def fits(self, word: str) -> bool:
+        return word.startswith(self.word) if self.is_stem else word == self.word
+
+
+class WordList(Generic[_T]):
+    """Terms and what each of them stands for. Immutable once made.
+
+    `fold` is how a term is spelled for matching; texts are given in the same spelling.
+    """
+
+    def __init__(self, terms: Iterable[tuple[str, _T]], fold: Callable[[str], str]) -> None:
+        self._words: dict[str, list[tuple[_T, tuple[_Piece, ...]]]] = {}
+        self._stems: dict[str, list[tuple[_T, tuple[_Piece, ...]]]] = {}
+        self._literals: dict[str, list[tuple[_T, str]]] = {}
+        for text, item in terms:
+            self._index(fold(text), item)
+        self._lengths = tuple(sorted({len(stem) for stem in self._stems}))
+        self._starts = lru_cache(maxsize=8192)(self._starts_uncached)
+
+    def find(self, text: str) -> list[Found[_T]]:
+        """Return every occurrence in a folded text, overlapping ones too."""
+        found = list(self._spaced(text))
+        if self._literals and not text.isascii() and _JOINED.search(text):
+            found.extend(self._joined(text))
+        return found
+
+    def _spaced(self, text: str) -> Iterator[Found[_T]]:
+        tokens = list(_WORD.finditer(text))
+        words = [token[0][:_LONGEST_WORD] for token in tokens]
+        for index, word in enumerate(words):
+            for item, rest in self._starts(word):
+                last = _last_word(words, index, rest)
+                if last >= 0:
+                    yield Found(item, tokens[index].start(), tokens[last].end())
+
+    def _joined(self, text: str) -> Iterator[Found[_T]]:
+        get = self._literals.get
+        for index in range(len(text)):
+            for key in (text[index], text[index : index + 2]):
+                for item, literal in get(key, ()):
+                    end = index + len(literal)
+                    if text.startswith(literal, index) and not _cuts_katakana(text, index, end):
+                        yield Found(item, index, end)
+
+    def _starts_uncached(self, word: str) -> tuple[tuple[_T, tuple[_Piece, ...]], ...]:
+        found = list(self._words.get(word, ()))
+        for length in self._lengths:
+            if length > len(word):
+                break
+            found.extend(self._stems.get(word[:length], ()))
+        return tuple(found)
+
+    def _index(self, text: str, item: _T) -> None:
+        if _JOINED.search(text):
+            literal = text.removesuffix("*")
+            self._literals.setdefault(literal[:2], []).append((item, literal))
+            return
+        first, *rest = _pieces(text)
+        index = self._stems if first.is_stem else self._words
+        index.setdefault(first.word, []).append((item, tuple(rest)))
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    reach = 1
+    for chunk in text.split():
+        if chunk == "...":
+            reach = 1 + _GAP_WORDS
+            continue
+        words = _WORD.findall(chunk)
+        for position, word in enumerate(words):
+            is_stem = chunk.endswith("*") and position == len(words) - 1
+            yield _Piece(word, is_stem, reach)
+            reach = 1
+
+
+def _last_word(words: list[str], index: int, rest: tuple[_Piece, ...]) -> int:
+    """Return the index of the last word of a term that starts at `index`, -1 where it does not."""
+    for piece in rest:
+        for ahead in range(index + 1, min(index + 1 + piece.reach, len(words))):
+            if piece.fits(words[ahead]):
+                index = ahead
+                break
+        else:
+            return -1
+    return index
+
+
+def _cuts_katakana(text: str, start: int, end: int) -> bool:
+    """Return whether a run of katakana goes on beyond either end: キル within スキル."""
+    return bool(
+        (start and _KATAKANA.match(text[start]) and _KATAKANA.match(text[start - 1]))
+        or (end < len(text) and _KATAKANA.match(text[end - 1]) and _KATAKANA.match(text[end]))
+    )
