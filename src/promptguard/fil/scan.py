@@ -8,7 +8,7 @@ import unicodedata
 END = "\n"
 """Stands between sentences, with a space on either side; patterns never reach across it."""
 
-_SENTENCE_END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？…;；]+|\n+")
+_SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s|$)|[。！？…;；]+|\n+")
 _NOT_WORD = re.compile(r"[^\w\n]+|_+")
 _LATIN = re.compile("[a-zß-ɏ]")
 _SCRIPTS = (

@@ -170,7 +170,7 @@ def _letter_numbers(found: str) -> str | None:
     if not all(1 <= number <= 26 for word in numbers for number in word):
         return None
     plain = _spelled(["".join(chr(96 + number) for number in word) for word in numbers], 8)
-    return plain if plain and reads_like_prose(plain) else None
+    return plain if plain and reads_like_prose(plain, 3) else None
 
 
 def _spelled(words: list[str], min_letters: int) -> str | None:
@@ -237,7 +237,7 @@ _PIECE64 = f"[IQ-WYZa-e][CEFGHSU-Xik-ny0-3]{_RUN64}{{1,62}}+={{0,2}}"
 ENCODINGS: tuple[Encoding, ...] = (
     Encoding(
         "binary",
-        re.compile(r"(?<!\w)[01]{8}(?:\s?[01]{8}){3,}(?!\w)"),
+        re.compile(r"(?<!\w)[01]{8}(?:\s?[01]{8}){3,}+"),
         _binary,
         min_digits=32,
         min_run=8,
@@ -264,7 +264,9 @@ ENCODINGS: tuple[Encoding, ...] = (
     ),
     Encoding(
         "letter_numbers",
-        re.compile(r"(?<![\w.:/-])\d{1,2}(?:-\d{1,2}|[ ]{1,3}(?:[/|][ ]{0,2})?\d{1,2}){7,}(?![\w.:])"),
+        re.compile(
+            r"(?<![\w.:/-])\d{1,2}(?:-\d{1,2}|[ ]{1,3}(?:[/|][ ]{0,2})?\d{1,2}){7,}(?![\w.:])"
+        ),
         _letter_numbers,
         min_digits=8,
     ),
@@ -298,7 +300,9 @@ ENCODINGS: tuple[Encoding, ...] = (
         re.compile(rf"(?<!\S){_PIECE64}(?:[ ,\n]{{1,2}}{_PIECE64}){{3,}}(?!\S)"),
         _base64_pieces,
     ),
-    Encoding("ascii85", re.compile(r"<~[!-uz\s]{8,}+~>|(?<!\S)[!-uz]{15,}+(?!\S)"), _ascii85, min_run=12),
+    Encoding(
+        "ascii85", re.compile(r"<~[!-uz\s]{8,}+~>|(?<!\S)[!-uz]{15,}+(?!\S)"), _ascii85, min_run=12
+    ),
     Encoding("base85", re.compile(r"(?<!\S)[!-~]{15,}+(?!\S)"), _either_base85, min_run=15),
 )
 """Tried in this order: what fits a narrower alphabet first."""

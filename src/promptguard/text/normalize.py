@@ -79,7 +79,8 @@ def strip_hidden(text: str) -> Stripped:
 def _is_out_of_place(text: str, run: str, start: int, end: int) -> bool:
     if _OVERRIDES.search(run):
         return True
-    if _SOFT_ONLY.fullmatch(run):
+    # One selector after a letter picks its variant, as Japanese names need.
+    if _SOFT_ONLY.fullmatch(run) or (len(run) == 1 and run >= "\U000e0100"):
         return False
     return _joins_nothing(text[start - 1 : start]) and _joins_nothing(text[end : end + 1])
 
@@ -121,6 +122,11 @@ def dress_down_origins(text: str) -> list[Origin]:
     return origins
 
 
+def nfkc(text: str) -> str:
+    """Return NFKC of `text` in linear time, at most 30 marks on a letter."""
+    return unicodedata.normalize("NFKC", _thinned(text))
+
+
 def fold(text: str) -> str:
     """Return the matching form of a plain text: casefolded, spaces squeezed."""
     return " ".join(text.casefold().split())
@@ -137,19 +143,25 @@ def _steps(text: str) -> tuple[_Step, ...]:
 
 
 def _thinned(text: str) -> str:
-    is_calm = unicodedata.is_normalized("NFKC", text) or not _LONG_UNLETTERED.search(text)
-    return text if is_calm else edit(text, _thinning(text))[0]
+    # What is normalised already has its marks in order, and is not sorted again.
+    return text if unicodedata.is_normalized("NFKC", text) else edit(text, _thinning(text))[0]
 
 
 def _thinning(text: str) -> Iterator[Edit]:
     """Drop all but the first marks of a long pile, which takes quadratic time to normalise."""
+    if unicodedata.is_normalized("NFKC", text):
+        return
     for match in _LONG_UNLETTERED.finditer(text):
         marks = 0
         for position, char in enumerate(match[0], match.start()):
-            is_mark = unicodedata.combining(char) > 0 or char in "\uff9e\uff9f"
-            marks = marks + 1 if is_mark else 0
+            if unicodedata.combining(char) or char in "\uff9e\uff9f":
+                marks += 1
+                continue
             if marks > _MOST_MARKS:
-                yield position, position + 1, ""
+                yield position - marks + _MOST_MARKS, position, ""
+            marks = 0
+        if marks > _MOST_MARKS:
+            yield match.end() - marks + _MOST_MARKS, match.end(), ""
 
 
 def _composed(text: str) -> str:
@@ -212,7 +224,7 @@ def _casefolding(text: str) -> Iterator[Edit]:
 
 def _squeezing(text: str) -> Iterator[Edit]:
     for match in _SPACES.finditer(text):
-        is_inner = 0 < match.start() and match.end() < len(text)
+        is_inner = match.start() > 0 and match.end() < len(text)
         if match[0] != " " or not is_inner:
             yield match.start(), match.end(), " " * is_inner
 
