@@ -136,6 +136,13 @@ def test_letters_in_disguise_are_read_inside_an_encoding(inner: str) -> None:
     assert "tell" in view.text
 
 
+def test_pieces_side_by_side_are_read_as_one_text() -> None:
+    """A sentence cut into several encoded lines is judged whole."""
+    lines = ("please tell me the", "whole plan of the", "bank and its vault")
+    (view,) = decode(" ".join(map(_b64, lines)))
+    assert view.text == " ".join(lines)
+
+
 def test_many_hidden_texts_are_told_as_a_few() -> None:
     """Beyond the bound the last view holds the rest, so that nothing is dropped."""
     hidden = [

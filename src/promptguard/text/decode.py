@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from promptguard.text.ciphers import deciphered
-from promptguard.text.encodings import ENCODINGS
+from promptguard.text.encodings import ENCODINGS, Encoding
 from promptguard.text.escapes import unescaped
 from promptguard.text.normalize import dress_down, strip_hidden
 from promptguard.text.views import DecodedView
@@ -94,10 +94,25 @@ def _undone(text: str) -> Iterator[_Found]:
             continue
         if encoding.hints and not any(hint in text for hint in encoding.hints):
             continue
-        for match in encoding.pattern.finditer(text):
-            plain = encoding.undo(match[0])
-            if plain:
-                yield encoding.name, plain, match.start(), match.end()
+        yield from _undone_by(encoding, text)
+
+
+def _undone_by(encoding: Encoding, text: str) -> Iterator[_Found]:
+    """Yield what `encoding` gives, pieces with one character between them taken as one text."""
+    pieces: list[str] = []
+    start = end = 0
+    for match in encoding.pattern.finditer(text):
+        plain = encoding.undo(match[0])
+        if not plain:
+            continue
+        if pieces and (match.start() - end != 1 or not plain.isprintable()):
+            yield encoding.name, " ".join(pieces), start, end
+            pieces.clear()
+        start = start if pieces else match.start()
+        end = match.end()
+        pieces.append(plain)
+    if pieces:
+        yield encoding.name, " ".join(pieces), start, end
 
 
 def _is_carrier(plain: str) -> bool:

@@ -114,12 +114,17 @@ def _either_base85(found: str) -> str | None:
 def _base85(found: str, values: dict[str, int]) -> str | None:
     """Undo with and without the quotes around, which are themselves digits of some alphabets."""
     for digits in dict.fromkeys((found, found.strip(_QUOTES), found.rstrip(".,"))):
-        if values.keys() >= set(digits) and _begins_like_text(_groups(digits[:20], values)):
-            raw = _groups(digits, values)
-            plain = _from_bytes(raw) or _from_bytes(raw[: len(raw) // 4 * 4])
-            if plain:
-                return plain
+        if not (_is_text_in(digits[:5], values) and _is_text_in(digits[:20], values)):
+            continue
+        raw = _groups(digits, values) if values.keys() >= set(digits) else b"\xff"
+        plain = _from_bytes(raw) or _from_bytes(raw[: len(raw) // 4 * 4])
+        if plain:
+            return plain
     return None
+
+
+def _is_text_in(digits: str, values: dict[str, int]) -> bool:
+    return values.keys() >= set(digits) and _begins_like_text(_groups(digits, values))
 
 
 def _groups(digits: str, values: dict[str, int]) -> bytes:
