@@ -14,69 +14,14 @@ import random
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from fuzz.seeds import SEEDS, TOKENS
+from fuzz.mutator import MAX_BYTES, mutated
 from fuzz.targets import TARGETS
 
-MAX_BYTES = 4096
 _MOST_KEPT = 20
 _SHRINKS = 300
-
-
-def mutated(source: random.Random, target: str) -> bytes:
-    """Return a seed of `target` with a few random changes."""
-    data = bytearray(source.choice(SEEDS[target]))
-    for _ in range(source.randrange(1, 8)):
-        source.choice(_CHANGES)(data, source, target)
-        del data[MAX_BYTES:]
-    return bytes(data)
-
-
-def _put_token(data: bytearray, source: random.Random, target: str) -> None:
-    at = source.randrange(len(data) + 1)
-    data[at:at] = source.choice(TOKENS[target]) * source.choice((1, 1, 1, 2, 5, 40))
-
-
-def _replace_token(data: bytearray, source: random.Random, target: str) -> None:
-    at = source.randrange(len(data) + 1)
-    data[at : at + source.randrange(1, 6)] = source.choice(TOKENS[target])
-
-
-def _change_byte(data: bytearray, source: random.Random, target: str) -> None:
-    del target
-    if data:
-        data[source.randrange(len(data))] = source.randrange(256)
-
-
-def _delete(data: bytearray, source: random.Random, target: str) -> None:
-    del target
-    at = source.randrange(len(data) + 1)
-    del data[at : at + source.randrange(1, 20)]
-
-
-def _repeat(data: bytearray, source: random.Random, target: str) -> None:
-    del target
-    at = source.randrange(len(data) + 1)
-    piece = data[at : at + source.randrange(1, 30)]
-    data[at:at] = piece * source.choice((1, 2, 8, 60))
-
-
-def _join(data: bytearray, source: random.Random, target: str) -> None:
-    other = source.choice(SEEDS[target])
-    data[source.randrange(len(data) + 1) :] = other[source.randrange(len(other)) :]
-
-
-_CHANGES: tuple[Callable[[bytearray, random.Random, str], None], ...] = (
-    _put_token,
-    _put_token,
-    _replace_token,
-    _change_byte,
-    _delete,
-    _repeat,
-    _join,
-)
 
 
 def failures(target: str, cases: int, seed: int) -> Iterator[tuple[bytes, Exception]]:

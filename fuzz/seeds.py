@@ -17,7 +17,20 @@ _MESSAGES = [
 ]
 _ROW = {"id": "a", "messages": _MESSAGES, "label": "benign", "lang": "en", "attack_turn": 2}
 _SHAREGPT = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yes"}]}
-_STATE = SessionState(session_id="s").to_json()
+_TURN = {
+    "turn": 1, "excerpt": "Hi", "content_hash": "ab", "timestamp": 1.0, "message_risk": 0.1,
+    "risk": 0.2, "mode": 1, "action": "allow", "directives": ["05"], "key_terms": ["tea"],
+    "reply": {"kind": "complied", "excerpt": "Yes", "timestamp": 2.0},
+}  # fmt: skip
+_STATE = {
+    **json.loads(SessionState(session_id="s").to_json()),
+    "version": 3,
+    "accumulated_risk": 0.25,
+    "recent": [_TURN],
+    "ledger": {"entries": [{"turn": 1, "signal": "fil", "nats": 0.5, "reason": "r"}]},
+    "intent": [0.5, 0.5],
+    "profile": {"turns": 1},
+}
 
 
 def _texts() -> tuple[str, ...]:
@@ -62,7 +75,7 @@ SEEDS: Mapping[str, tuple[bytes, ...]] = {
         b"\xef\xbb\xbf: comment\r\nevent: x\r\ndata: one\r\ndata: two\r\n\r\n",
         "data: é😀\rdata\r\rid: 4\n\n".encode(),
     ),
-    "state": (_STATE.encode(), b'{"format":1,"session_id":"x","profile":{"turns":3}}'),
+    "state": (json.dumps(_STATE).encode(), b'{"format":1,"session_id":"x","profile":{"turns":3}}'),
 }
 
 _TEXT_TOKENS = (
