@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from benchmarks.linear_time import FAMILIES, FUNCTIONS, QUICK, measure
@@ -13,3 +15,10 @@ def test_twice_the_text_takes_about_twice_the_time(function: str) -> None:
     FUNCTIONS[function]("warm")
     found = [measure(length, function, family) for family in FAMILIES for length in QUICK]
     assert [ratio for ratio in found if not ratio.is_linear] == []
+
+
+def test_quadratic_time_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression that starts over at every letter fails the measure."""
+    quadratic = re.compile("[a-z]*[0-9]")
+    monkeypatch.setitem(FUNCTIONS, "quadratic", quadratic.search)
+    assert not measure(4_000, "quadratic", "letters, then an accent").is_linear
