@@ -99,7 +99,7 @@ FAMILIES: Mapping[str, Callable[[int], str]] = {
     "base64 twice": _base64_twice,
     "base64-like": _repeated("QUJD"),
     "base64 pieces": _repeated("cGxl YXNl "),
-    "base85-like": _repeated("87cURD]j7BEbo80 "),
+    "base85-like": _repeated("87cURD]j7BEbo8087cURD]j7BEbo80 "),
     "base32-like": _repeated("ORSWY3BA"),
     "digits": _repeated("0123456789"),
     "decimal codes": _repeated("104 101 "),

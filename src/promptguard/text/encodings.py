@@ -99,6 +99,7 @@ _Z85 = {
         _DIGITS + ascii_lowercase + ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
     )
 }
+_OVERFLOW = 1 << 32
 _QUOTES = "\"'`"
 
 
@@ -114,17 +115,26 @@ def _either_base85(found: str) -> str | None:
 def _base85(found: str, values: dict[str, int]) -> str | None:
     """Undo with and without the quotes around, which are themselves digits of some alphabets."""
     for digits in dict.fromkeys((found, found.strip(_QUOTES), found.rstrip(".,"))):
-        if not (_is_text_in(digits[:5], values) and _is_text_in(digits[:20], values)):
+        if not _begins_in(digits[:5], values) or not values.keys() >= set(digits):
             continue
-        raw = _groups(digits, values) if values.keys() >= set(digits) else b"\xff"
+        if not _begins_like_text(_groups(digits[:20], values)):
+            continue
+        raw = _groups(digits, values)
         plain = _from_bytes(raw) or _from_bytes(raw[: len(raw) // 4 * 4])
         if plain:
             return plain
     return None
 
 
-def _is_text_in(digits: str, values: dict[str, int]) -> bool:
-    return values.keys() >= set(digits) and _begins_like_text(_groups(digits, values))
+def _begins_in(digits: str, values: dict[str, int]) -> bool:
+    """Whether the first bytes may be text: what most tokens of code fail, and cheaply."""
+    number = 0
+    for digit in digits:
+        number = number * 85 + values.get(digit, _OVERFLOW)
+    if number >= _OVERFLOW:
+        return False
+    raw = number.to_bytes(4, "big")
+    return raw.decode().isprintable() if raw.isascii() else raw[0] >= 32
 
 
 def _groups(digits: str, values: dict[str, int]) -> bytes:
@@ -135,7 +145,7 @@ def _groups(digits: str, values: dict[str, int]) -> bytes:
         number = 0
         for value in group + [84] * (5 - len(group)):
             number = number * 85 + value
-        raw += number.to_bytes(4, "big")[: len(group) - 1] if number < 1 << 32 else b"\xff"
+        raw += number.to_bytes(4, "big")[: len(group) - 1] if number < _OVERFLOW else b"\xff"
     return bytes(raw)
 
 
@@ -306,8 +316,8 @@ ENCODINGS: tuple[Encoding, ...] = (
         _base64_pieces,
     ),
     Encoding(
-        "ascii85", re.compile(r"<~[!-uz\s]{8,}+~>|(?<!\S)[!-uz]{15,}+(?!\S)"), _ascii85, min_run=12
+        "ascii85", re.compile(r"<~[!-uz\s]{8,}+~>|(?<!\S)[!-uz]{20,}+(?!\S)"), _ascii85, min_run=12
     ),
-    Encoding("base85", re.compile(r"(?<!\S)[!-~]{15,}+(?!\S)"), _either_base85, min_run=15),
+    Encoding("base85", re.compile(r"(?<!\S)[!-~]{20,}+(?!\S)"), _either_base85, min_run=20),
 )
 """Tried in this order: what fits a narrower alphabet first."""
