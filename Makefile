@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 REQUIREMENTS := requirements/dev.txt
 READY := $(VENV)/.ready
 
-.PHONY: run test check fmt bench validate e2e docs clean lock
+.PHONY: run test check fmt bench fuzz validate e2e docs clean lock
 
 DATA ?= ../shared/data
 
@@ -35,6 +35,11 @@ fmt: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.forward
+	$(BIN)/python -m benchmarks.linear_time
+
+CASES ?= 200000
+fuzz: $(READY)
+	nice $(BIN)/python -m fuzz.run --cases $(CASES)
 
 validate: $(READY)
 	$(BIN)/python -m benchmarks.quality $(DATA)

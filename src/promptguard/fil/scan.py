@@ -9,7 +9,7 @@ from promptguard.patterns.forms import letters
 END = "\n"
 """Stands between sentences, with a space on either side; patterns never reach across it."""
 
-_SENTENCE_END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？…;；]+|\n+")
+_SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s|$)|[。！？…;；]+|\n+")
 _NOT_WORD = re.compile(r"[^\w\n]+|_+")
 _LATIN = re.compile("[a-zß-ɏ]")
 _SCRIPTS = (

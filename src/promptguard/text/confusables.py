@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_TOKEN = re.compile(r"[^\W\d_]*[Ͱ-ԯԱ-֏Ꭰ-Ᏽᴀ-ᴥɑɡɩɪʀʏʙʜʟɢɴᖴ][^\W\d_]*")
+_TOKEN = re.compile(r"[^\W\d_]+")
+_LOOKALIKE = re.compile("[Ͱ-ԯԱ-֏Ꭰ-Ᏽᴀ-ᴥɑɡɩɪʀʏʙʜʟɢɴᖴ]")
 _LOOKALIKES = {
     "а": "a", "в": "b", "е": "e", "к": "k", "м": "m", "н": "h", "о": "o", "р": "p", "с": "c",
     "т": "t", "у": "y", "х": "x", "і": "i", "ї": "i", "ј": "j", "ѕ": "s", "ԁ": "d", "ԛ": "q",
@@ -41,11 +42,14 @@ def unmix(text: str) -> str:
     The token becomes Latin where every letter can, else Cyrillic where every letter can. Small
     capitals are never a script of their own and always become Latin.
     """
-    return _TOKEN.sub(_unmixed, text)
+    # One expression for "a token with a look-alike in it" takes quadratic time to fail.
+    return _TOKEN.sub(_unmixed, text) if _LOOKALIKE.search(text) else text
 
 
 def _unmixed(match: re.Match[str]) -> str:
     token = match[0]
+    if token.isascii() or not _LOOKALIKE.search(token):
+        return token
     latin = token.translate(_TO_LATIN)
     if any(char in _SMALL_CAPS for char in token) and latin.isascii():
         return latin

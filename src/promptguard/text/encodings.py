@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import unescape
-from urllib.parse import unquote
+from string import ascii_lowercase, ascii_uppercase
+
+from promptguard.text.vocabulary import reads_like_prose, segment
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """What an encoding looks like (`pattern`), and how it is undone; None where it cannot be.
 
-    `hint` holds characters one of which must occur, so that ordinary text is passed over fast.
+    Ordinary text is passed over fast: one of `hints` must occur, `min_digits` digits, and a run
+    of `min_run` characters without a space.
     """
 
     name: str
-    hint: str
     pattern: re.Pattern[str]
     undo: Callable[[str], str | None]
+    hints: tuple[str, ...] = ()
+    min_digits: int = 0
+    min_run: int = 0
 
 
 def _from_bytes(raw: bytes) -> str | None:
     if len(raw) > 8 and not any(raw[1:32:2]):
         return _strict(raw, "utf-16-le")
+    if len(raw) > 8 and not any(raw[0:32:2]):
+        return _strict(raw, "utf-16-be")
     return _strict(raw, "utf-8")
 
 
@@ -35,6 +42,15 @@ def _strict(raw: bytes, charset: str) -> str | None:
         return raw.decode(charset)
     except UnicodeDecodeError:
         return None
+
+
+def _begins_like_text(raw: bytes) -> bool:
+    """Whether the first bytes of something longer may be text, which random bytes seldom are."""
+    try:
+        head = codecs.getincrementaldecoder("utf-8")().decode(raw)
+    except UnicodeDecodeError:
+        return False
+    return all(char.isprintable() or char in "\r\n\t" for char in head)
 
 
 def _base64(found: str) -> str | None:
@@ -47,8 +63,94 @@ def _base64(found: str) -> str | None:
         return None
 
 
+def _base64_pieces(found: str) -> str | None:
+    """Undo base64 cut into pieces of whole bytes, or words that were encoded one by one."""
+    pieces = found.replace(",", " ").split()
+    words = [_base64(piece) for piece in pieces]
+    if "=" in "".join(pieces[:-1]) or any(word is None for word in words):
+        return " ".join(filter(None, words)) if all(words) else None
+    parting = "" if " " in "".join(filter(None, words)) else " "
+    return parting.join(filter(None, words))
+
+
+def _base32(found: str) -> str | None:
+    compact = found.rstrip("=").upper()
+    if len(compact) % 8 in (1, 3, 6):
+        compact = compact[:-1]
+    if not _begins_like_text(base64.b32decode(compact[:16])):
+        return None
+    try:
+        return _from_bytes(base64.b32decode(compact + "=" * (-len(compact) % 8)))
+    except binascii.Error:
+        return None
+
+
+_DIGITS = "0123456789"
+_ASCII85 = {chr(33 + value): value for value in range(85)}
+_BASE85 = {
+    digit: value
+    for value, digit in enumerate(
+        _DIGITS + ascii_uppercase + ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~"
+    )
+}
+_Z85 = {
+    digit: value
+    for value, digit in enumerate(
+        _DIGITS + ascii_lowercase + ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
+    )
+}
+_OVERFLOW = 1 << 32
+_QUOTES = "\"'`"
+
+
+def _ascii85(found: str) -> str | None:
+    inner = found.removeprefix("<~").removesuffix("~>").replace("z", "!!!!!")
+    return _base85("".join(inner.split()), _ASCII85)
+
+
+def _either_base85(found: str) -> str | None:
+    return _base85(found, _BASE85) or _base85(found, _Z85)
+
+
+def _base85(found: str, values: dict[str, int]) -> str | None:
+    """Undo with and without the quotes around, which are themselves digits of some alphabets."""
+    for digits in dict.fromkeys((found, found.strip(_QUOTES), found.rstrip(".,"))):
+        if not _begins_in(digits[:5], values) or not values.keys() >= set(digits):
+            continue
+        if not _begins_like_text(_groups(digits[:20], values)):
+            continue
+        raw = _groups(digits, values)
+        plain = _from_bytes(raw) or _from_bytes(raw[: len(raw) // 4 * 4])
+        if plain:
+            return plain
+    return None
+
+
+def _begins_in(digits: str, values: dict[str, int]) -> bool:
+    """Whether the first bytes may be text: what most tokens of code fail, and cheaply."""
+    number = 0
+    for digit in digits:
+        number = number * 85 + values.get(digit, _OVERFLOW)
+    if number >= _OVERFLOW:
+        return False
+    raw = number.to_bytes(4, "big")
+    return raw.decode().isprintable() if raw.isascii() else raw[0] >= 32
+
+
+def _groups(digits: str, values: dict[str, int]) -> bytes:
+    """Return four bytes for every five digits; a group too large becomes a byte no text has."""
+    raw = bytearray()
+    for at in range(0, len(digits), 5):
+        group = [values[digit] for digit in digits[at : at + 5]]
+        number = 0
+        for value in group + [84] * (5 - len(group)):
+            number = number * 85 + value
+        raw += number.to_bytes(4, "big")[: len(group) - 1] if number < _OVERFLOW else b"\xff"
+    return bytes(raw)
+
+
 def _hex(found: str) -> str | None:
-    digits = re.sub(r"0x|\\x|[\s,:]", "", found)
+    digits = re.sub(r"0x|[\s,:]", "", found)
     return _from_bytes(bytes.fromhex(digits[: len(digits) // 2 * 2]))
 
 
@@ -60,20 +162,37 @@ def _binary(found: str) -> str | None:
 
 
 def _decimal(found: str) -> str | None:
-    codes = [int(number) for number in re.findall(r"\d+", found)]
+    return _from_codes([int(number) for number in re.findall(r"\d+", found)])
+
+
+def _octal(found: str) -> str | None:
+    plain = _from_codes([int(number, 8) for number in re.findall(r"\d+", found)])
+    # Decimal codes may have no digit above seven either; those give few letters in octal.
+    is_prose = plain is not None and sum(map(str.isalpha, plain)) >= 0.6 * len(plain)
+    return plain if is_prose else None
+
+
+def _from_codes(codes: list[int]) -> str | None:
     if not all(32 <= code < 127 or code == 10 for code in codes):
         return None
     return "".join(map(chr, codes))
 
 
-def _percent(found: str) -> str | None:
-    if found.count("%") < 2:
+def _letter_numbers(found: str) -> str | None:
+    """Undo a = 1, b = 2: hyphens within words and spaces between, or spaces and slashes."""
+    words = re.split(r"\s*[/|]\s*|\s{2,}" if "-" not in found else r"[\s/|]+", found.strip())
+    numbers = [[int(number) for number in re.findall(r"\d+", word)] for word in words]
+    if not all(1 <= number <= 26 for word in numbers for number in word):
         return None
-    return unquote(found.replace("+", " "), errors="replace")
+    plain = _spelled(["".join(chr(96 + number) for number in word) for word in numbers], 8)
+    return plain if plain and reads_like_prose(plain, 3) else None
 
 
-def _unicode(found: str) -> str | None:
-    return re.sub(r"\\u\{?([0-9A-Fa-f]{4,5})\}?", lambda code: chr(int(code[1], 16)), found)
+def _spelled(words: list[str], min_letters: int) -> str | None:
+    """Return letters as words, found in the run of letters where nothing parts them."""
+    if sum(map(len, words)) < min_letters:
+        return None
+    return " ".join(words) if len(words) > 1 else segment(words[0])
 
 
 _MORSE = {
@@ -95,33 +214,110 @@ def _morse(found: str) -> str | None:
     return " ".join("".join(filter(None, word)) for word in letters)
 
 
+_BRAILLE = dict(
+    zip("⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵⠀ ⠂⠲⠦⠖⠠", "abcdefghijklmnopqrstuvwxyz  ,.?!\0", strict=True)
+)
+
+
+def _braille(found: str) -> str | None:
+    letters = [_BRAILLE.get(sign) for sign in found]
+    if any(letter is None for letter in letters):
+        return None
+    return "".join(filter(None, letters)).replace("\0", "")
+
+
+_ALPHABET = (
+    "alfa alpha bravo charlie delta echo foxtrot golf hotel india juliett juliet kilo lima mike "
+    "november oscar papa quebec romeo sierra tango uniform victor whiskey whisky xray x-ray "
+    "yankee zulu"
+)
+_CODE_WORD = "|".join(sorted(_ALPHABET.split(), key=len, reverse=True))
+_CODE_WORD_GAP = r"(?:[ ,.;/|\n-]{1,4}(?:space|stop|break)\b)?[ ,.;/|\n-]{1,4}"
+
+
+def _nato(found: str) -> str | None:
+    lowered = found.lower().replace("x-ray", "xray")
+    words = re.split(r"\b(?:space|stop|break)\b|[/|\n]|(?<=\w) {2,}(?=\w)", lowered)
+    initials = ["".join(name[0] for name in re.findall(r"\w+", word)) for word in words]
+    return _spelled([word for word in initials if word], 6)
+
+
+def _titled(*stems: str) -> tuple[str, ...]:
+    return tuple(form for stem in stems for form in (stem, stem.title(), stem.upper()))
+
+
+_RUN64 = "[A-Za-z0-9+/_-]"
+# The first two signs can only be these where the first byte is a letter or a space.
+_PIECE64 = f"[IQ-WYZa-e][CEFGHSU-Xik-ny0-3]{_RUN64}{{1,62}}+={{0,2}}"
 ENCODINGS: tuple[Encoding, ...] = (
-    Encoding("binary", "01", re.compile(r"(?<!\w)[01]{8}(?:\s?[01]{8}){3,}(?!\w)"), _binary),
+    Encoding(
+        "binary",
+        re.compile(r"(?<!\w)[01]{8}(?:\s?[01]{8}){3,}+"),
+        _binary,
+        min_digits=32,
+        min_run=8,
+    ),
+    Encoding(
+        "octal",
+        re.compile(r"(?<![\w.\\])[01][0-7]{2}(?:[ ,;]{1,2}[01][0-7]{2}){7,}(?![\d.])"),
+        _octal,
+        min_digits=24,
+    ),
     Encoding(
         "hex",
-        "234567",
         re.compile(
-            r"(?<![0-9A-Za-z])(?:0x|\\x)?[0-9A-Fa-f]{2}(?:[\s,:]{0,2}(?:0x|\\x)?[0-9A-Fa-f]{2}){5,}"
+            r"(?<![0-9A-Za-z])(?:0x)?[0-9A-Fa-f]{2}(?:[\s,:]{0,2}(?:0x)?[0-9A-Fa-f]{2}){5,}"
         ),
         _hex,
+        min_digits=6,
     ),
     Encoding(
-        "decimal", "019", re.compile(r"(?<![\d.])\d{2,3}(?:[ ,;]{1,2}\d{2,3}){7,}(?!\d)"), _decimal
+        "decimal",
+        re.compile(r"(?<![\d.])\d{2,3}(?:[ ,;]{1,2}\d{2,3}){7,}(?!\d)"),
+        _decimal,
+        min_digits=16,
     ),
-    Encoding("percent", "%", re.compile(r"(?<!\S)\S*%[0-9A-Fa-f]{2}\S*"), _percent),
-    Encoding("unicode", "\\", re.compile(r"(?:\\u\{?[0-9A-Fa-f]{4,5}\}?[ ]?){3,}"), _unicode),
-    Encoding("html", "&", re.compile(r"(?:&#[xX]?[0-9A-Fa-f]{2,6};\s{0,2}){3,}"), unescape),
+    Encoding(
+        "letter_numbers",
+        re.compile(
+            r"(?<![\w.:/-])\d{1,2}(?:-\d{1,2}|[ ]{1,3}(?:[/|][ ]{0,2})?\d{1,2}){7,}(?![\w.:])"
+        ),
+        _letter_numbers,
+        min_digits=8,
+    ),
     Encoding(
         "morse",
-        ".-·•−–—_",
         re.compile(r"(?<![\w.-])[.·•−–—_-]{1,5}(?:[ ]{1,3}(?:[/|][ ]{0,2})?[.·•−–—_-]{1,5}){3,}"),
         _morse,
+        hints=(" .", " -", " ·", " •", " −", " –", " —", " _"),
+    ),
+    Encoding("braille", re.compile(r"[⠀-⣿](?:[ ]?[⠀-⣿])+"), _braille, hints=("⠑", "⠁", "⠕", "⠊")),
+    Encoding(
+        "nato",
+        re.compile(rf"(?i)\b(?:{_CODE_WORD})\b(?:{_CODE_WORD_GAP}(?:{_CODE_WORD})\b){{5,}}"),
+        _nato,
+        hints=_titled("alpha", "alfa", "echo", "india", "oscar", "uniform", "yankee"),
+    ),
+    Encoding(
+        "base32",
+        re.compile(r"(?<!\w)(?:[A-Z2-7]{16,}+|[a-z2-7]{16,}+)={0,6}(?!\w)"),
+        _base32,
+        min_run=16,
     ),
     Encoding(
         "base64",
-        "",
-        re.compile(r"[A-Za-z0-9+/_-]{12,}(?:\r?\n[A-Za-z0-9+/_-]{12,})*={0,2}"),
+        re.compile(rf"{_RUN64}{{12,}}(?:\r?\n{_RUN64}{{12,}})*={{0,2}}"),
         _base64,
+        min_run=12,
     ),
+    Encoding(
+        "base64_pieces",
+        re.compile(rf"(?<!\S){_PIECE64}(?:[ ,\n]{{1,2}}{_PIECE64}){{3,}}(?!\S)"),
+        _base64_pieces,
+    ),
+    Encoding(
+        "ascii85", re.compile(r"<~[!-uz\s]{8,}+~>|(?<!\S)[!-uz]{20,}+(?!\S)"), _ascii85, min_run=12
+    ),
+    Encoding("base85", re.compile(r"(?<!\S)[!-~]{20,}+(?!\S)"), _either_base85, min_run=20),
 )
 """Tried in this order: what fits a narrower alphabet first."""

@@ -4,40 +4,53 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from promptguard.text.confusables import STYLED, unmix
-from promptguard.text.origin import Origin, delete
-from promptguard.text.spelling import unleet, unspace
+from promptguard.text.invisible import spelled
+from promptguard.text.origin import Edit, Origin, edit
+from promptguard.text.spelling import unleet, unspace, unspacing
+from promptguard.text.views import DecodedView
 
-_HIDDEN = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
+_HIDDEN_SIGNS = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e007f\U000e0100-\U000e01ef]+"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e007f\U000e0100-\U000e01ef"
 )
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
+_CONTROL_SIGNS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+_HIDDEN = re.compile(f"[{_HIDDEN_SIGNS}]+")
+_CONTROL = re.compile(f"[{_CONTROL_SIGNS}]+")
+_UNSEEN = re.compile(f"[{_HIDDEN_SIGNS}{_CONTROL_SIGNS}\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MARKS = re.compile(
-    "([\u0300-\u036f\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]{2})[\u0300-\u036f\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]+"
-)
+_MARK = "\u0300-\u036f\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff"
+_THREE_MARKS = re.compile(f"[{_MARK}]{{3}}")
+_PILE = re.compile(f"(?<=[{_MARK}]{{2}})[{_MARK}]+")
+_MARKS = re.compile("[\u0300-\u036f]+")
+_LONG_UNLETTERED = re.compile(r"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){31,}")
+_STRETCH = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 _FANCY = re.compile(
     "[\u1d00-\u1d25\u2460-\u24ff\U0001d400-\U0001d7ff\U0001f110-\U0001f189\U0001f1e6-\U0001f1ff]"
 )
 _SPACES = re.compile(r"\s+")
-_OVERRIDES = "\u202d\u202e"
-_SOFT = "\u00ad\ufeff"
+_OVERRIDES = re.compile("[\u202d\u202e]")
+_SOFT_ONLY = re.compile("[\u00ad\ufeff\ufe00-\ufe0f]+")
 _BLACK_FLAG = "\U0001f3f4"
+_MOST_MARKS = 30
+"""How many combining marks may follow each other, as in Unicode's stream-safe format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stripped:
-    """A text without characters nobody sees, the way back, and what was taken out."""
+    """A text without characters nobody sees, the way back, and what those characters spell.
+
+    `spelled` has its places in the text as it was before.
+    """
 
     text: str
     origin: Origin
     disguises: tuple[str, ...] = ()
-    tags: str = ""
-    tag_span: tuple[int, int] = (0, 0)
+    spelled: tuple[DecodedView, ...] = ()
 
 
 def strip_hidden(text: str) -> Stripped:
@@ -46,78 +59,28 @@ def strip_hidden(text: str) -> Stripped:
     A removal is named as a disguise only where the character had no business: joiners within
     emoji or between letters of scripts that use them are ordinary.
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable() and text.isascii():
         return Stripped(text, Origin())
-    seen = text if text.isascii() else _SURROGATE.sub("\ufffd", text)
-    names: list[str] = []
-    spans: list[tuple[int, int]] = []
-    tags: list[tuple[str, int, int]] = []
-    for match in () if text.isascii() else _HIDDEN.finditer(seen):
-        spans.append(match.span())
-        hidden = _tagged(match[0]) if seen[match.start() - 1 : match.start()] != _BLACK_FLAG else ""
-        if hidden:
-            tags.append((hidden, *match.span()))
-        if hidden or _is_out_of_place(seen, match.start(), match.end()):
-            names.append("zero_width")
-    for match in _CONTROL.finditer(seen):
-        spans.append(match.span())
-        names.append("control")
-    if not spans:
-        return Stripped(seen, Origin())
-    stripped, origin = delete(seen, sorted(spans))
-    hidden = "".join(run for run, _, _ in tags)
-    span = (tags[0][1], tags[-1][2]) if tags else (0, 0)
-    return Stripped(stripped, origin, tuple(dict.fromkeys(names)), hidden, span)
+    if not _UNSEEN.search(text):
+        return Stripped(text, Origin())
+    seen = _SURROGATE.sub("\ufffd", text)
+    runs = [(match[0], *match.span()) for match in _HIDDEN.finditer(seen)]
+    # The flags of England, Scotland and Wales are a black flag with tags.
+    telling = [run for run in runs if seen[run[1] - 1 : run[1]] != _BLACK_FLAG]
+    found = tuple(spelled(telling))
+    is_disguise = bool(found) or any(_is_out_of_place(seen, *run) for run in runs)
+    spans = [(start, end) for _, start, end in runs]
+    controls = [match.span() for match in _CONTROL.finditer(seen)]
+    names = ("zero_width",) * is_disguise + ("control",) * bool(controls)
+    kept, origin = edit(seen, ((start, end, "") for start, end in sorted(spans + controls)))
+    return Stripped(kept, origin, names, found)
 
 
-def dress_down(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return `text` in ordinary letters (readable, case kept) and the names of what was undone."""
-    names: list[str] = []
-    if not text.isascii():
-        text = _plain_letters(text, names)
-    joined = unspace(text)
-    if joined != text:
-        names.append("spaced")
-    spelled = unleet(joined)
-    if spelled != joined:
-        names.append("leet")
-    return spelled, tuple(names)
-
-
-def fold(text: str) -> str:
-    """Return the matching form of a plain text: casefolded, spaces squeezed."""
-    return _SPACES.sub(" ", text.casefold()).strip()
-
-
-def _plain_letters(text: str, names: list[str]) -> str:
-    if _FANCY.search(text):
-        restyled = unicodedata.normalize("NFKC", text.translate(STYLED))
-        if sum(map(str.isalpha, restyled)) > sum(map(str.isalpha, text)) or any(
-            "\U0001d400" <= char <= "\U0001d7ff" for char in text
-        ):
-            names.append("styled")
-        text = restyled
-    else:
-        text = unicodedata.normalize("NFKC", text)
-    calm = _MARKS.sub(r"\1", text)
-    if calm != text:
-        names.append("zalgo")
-        calm = "".join(char for char in calm if not "\u0300" <= char <= "\u036f")
-    mapped = unmix(calm)
-    if mapped != calm:
-        names.append("homoglyph")
-    return mapped
-
-
-def _tagged(run: str) -> str:
-    return "".join(chr(ord(char) - 0xE0000) for char in run if "\U000e0020" <= char <= "\U000e007e")
-
-
-def _is_out_of_place(text: str, start: int, end: int) -> bool:
-    run = text[start:end]
-    if any(char in _OVERRIDES for char in run):
+def _is_out_of_place(text: str, run: str, start: int, end: int) -> bool:
+    if _OVERRIDES.search(run):
         return True
-    if all(char in _SOFT or "\ufe00" <= char <= "\ufe0f" for char in run):
+    # One selector after a letter picks its variant, as Japanese names need.
+    if _SOFT_ONLY.fullmatch(run) or (len(run) == 1 and run >= "\U000e0100"):
         return False
     return _joins_nothing(text[start - 1 : start]) and _joins_nothing(text[end : end + 1])
 
@@ -125,3 +88,152 @@ def _is_out_of_place(text: str, start: int, end: int) -> bool:
 def _joins_nothing(char: str) -> bool:
     """Whether `char` is a letter of a script in which invisible joiners have no use."""
     return char.isalpha() and not "\u0590" <= char <= "\u109f" and not "\u1780" <= char <= "\u18af"
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One change of the letters; `edits` are the same change, None where the length stays."""
+
+    name: str
+    change: Callable[[str], str]
+    edits: Callable[[str], Iterator[Edit]] | None = None
+
+
+def dress_down(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return `text` in ordinary letters (readable, case kept) and the names of what was undone."""
+    names: list[str] = []
+    for step in _steps(text):
+        changed = step.change(text)
+        if changed != text and (step.name != "styled" or _is_styled(text, changed)):
+            names.append(step.name)
+        text = changed
+    return text, tuple(filter(None, names))
+
+
+def dress_down_origins(text: str) -> list[Origin]:
+    """Return the ways back from what `dress_down` returns to `text`, the last one first."""
+    origins: list[Origin] = []
+    for step in _steps(text):
+        if step.edits is None:
+            text = step.change(text)
+        else:
+            text, origin = edit(text, step.edits(text))
+            origins.insert(0, origin)
+    return origins
+
+
+def nfkc(text: str) -> str:
+    """Return NFKC of `text` in linear time, at most 30 marks on a letter."""
+    return unicodedata.normalize("NFKC", _thinned(text))
+
+
+def fold(text: str) -> str:
+    """Return the matching form of a plain text: casefolded, spaces squeezed."""
+    return " ".join(text.casefold().split())
+
+
+def fold_origins(text: str) -> list[Origin]:
+    """Return the ways back from what `fold` returns to `text`, the last one first."""
+    folded, cased = edit(text, _casefolding(text))
+    return [edit(folded, _squeezing(folded))[1], cased]
+
+
+def _steps(text: str) -> tuple[_Step, ...]:
+    return _ASCII_STEPS if text.isascii() else _STEPS
+
+
+def _thinned(text: str) -> str:
+    # What is normalised already has its marks in order, and is not sorted again.
+    return text if unicodedata.is_normalized("NFKC", text) else edit(text, _thinning(text))[0]
+
+
+def _thinning(text: str) -> Iterator[Edit]:
+    """Drop all but the first marks of a long pile, which takes quadratic time to normalise."""
+    if unicodedata.is_normalized("NFKC", text):
+        return
+    for match in _LONG_UNLETTERED.finditer(text):
+        marks = 0
+        for position, char in enumerate(match[0], match.start()):
+            if unicodedata.combining(char) or char in "\uff9e\uff9f":
+                marks += 1
+                continue
+            if marks > _MOST_MARKS:
+                yield position - marks + _MOST_MARKS, position, ""
+            marks = 0
+        if marks > _MOST_MARKS:
+            yield match.end() - marks + _MOST_MARKS, match.end(), ""
+
+
+def _composed(text: str) -> str:
+    letters = text.translate(STYLED) if _FANCY.search(text) else text
+    return unicodedata.normalize("NFKC", letters)
+
+
+def _composing(text: str) -> Iterator[Edit]:
+    """Yield the edits of `_composed`, as small as the letters allow."""
+    for match in _STRETCH.finditer(text):
+        whole = _composed(match[0])
+        if whole == match[0]:
+            continue
+        letters = _letters(match[0])
+        changed = [_composed(letter) for letter in letters]
+        if "".join(changed) != whole:
+            yield match.start(), match.end(), whole
+            continue
+        start = match.start()
+        for letter, replacement in zip(letters, changed, strict=True):
+            if letter != replacement:
+                yield start, start + len(letter), replacement
+            start += len(letter)
+
+
+def _letters(stretch: str) -> list[str]:
+    """Cut before every character that cannot be composed with the one before it."""
+    starts = [at for at, char in enumerate(stretch) if at == 0 or not _may_compose(char)]
+    return [stretch[a:b] for a, b in zip(starts, [*starts[1:], len(stretch)], strict=True)]
+
+
+def _may_compose(char: str) -> bool:
+    is_jamo = "\u1160" <= char <= "\u11ff" or "\uff9e" <= char <= "\uffdc"
+    return is_jamo or unicodedata.combining(char) > 0
+
+
+def _is_styled(text: str, changed: str) -> bool:
+    if not _FANCY.search(text):
+        return False
+    is_mathematical = any("\U0001d400" <= char <= "\U0001d7ff" for char in text)
+    return is_mathematical or sum(map(str.isalpha, changed)) > sum(map(str.isalpha, text))
+
+
+def _calm(text: str) -> str:
+    return _MARKS.sub("", _PILE.sub("", text)) if _THREE_MARKS.search(text) else text
+
+
+def _calming(text: str) -> Iterator[Edit]:
+    if _THREE_MARKS.search(text):
+        piles = re.compile(f"{_PILE.pattern}|{_MARKS.pattern}")
+        yield from ((*match.span(), "") for match in piles.finditer(text))
+
+
+def _casefolding(text: str) -> Iterator[Edit]:
+    for position, char in enumerate(text):
+        folded = char.casefold()
+        if folded != char:
+            yield position, position + 1, folded
+
+
+def _squeezing(text: str) -> Iterator[Edit]:
+    for match in _SPACES.finditer(text):
+        is_inner = match.start() > 0 and match.end() < len(text)
+        if match[0] != " " or not is_inner:
+            yield match.start(), match.end(), " " * is_inner
+
+
+_ASCII_STEPS = (_Step("spaced", unspace, unspacing), _Step("leet", unleet))
+_STEPS = (
+    _Step("", _thinned, _thinning),
+    _Step("styled", _composed, _composing),
+    _Step("zalgo", _calm, _calming),
+    _Step("homoglyph", unmix),
+    *_ASCII_STEPS,
+)

@@ -1,55 +1,67 @@
-"""Where a position in a shortened text lay in the text it was made from."""
+"""Where a span of an edited text lay in the text it was made from."""
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+Edit = tuple[int, int, str]
+"""Start and end of a piece of the source, and what stands in its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Maps positions of a text made by deletions back to the longer text.
+    """Maps spans of an edited text back to its source; empty where nothing was edited.
 
-    From `starts[i]` on, a position lies `shifts[i]` characters further right in the original.
+    Segment i begins at `starts[i]` in the edited text and at `sources[i]` in the source; the last
+    entry of both is the length. A segment as long as its source was copied character by
+    character; any other stands for its source as a whole.
     """
 
-    starts: tuple[int, ...] = (0,)
-    shifts: tuple[int, ...] = (0,)
+    starts: Sequence[int] = ()
+    sources: Sequence[int] = ()
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Return the original span of the non-empty span `start:end`."""
-        return self._at(start), self._at(end - 1) + 1
+        """Return the source of the non-empty span `start:end`."""
+        if not self.starts:
+            return start, end
+        first = bisect_right(self.starts, start) - 1
+        last = bisect_right(self.starts, end - 1) - 1
+        begin, finish = self.sources[first], self.sources[last + 1]
+        if self._is_copied(first):
+            begin += start - self.starts[first]
+        if self._is_copied(last):
+            finish = self.sources[last] + end - self.starts[last]
+        return begin, finish
 
-    def _at(self, position: int) -> int:
-        return position + self.shifts[bisect_right(self.starts, position) - 1]
-
-    def after(self, earlier: Origin) -> Origin:
-        """Return the map through both steps, `earlier` having been made first."""
-        if earlier.starts == (0,) and earlier.shifts == (0,):
-            return self
-        cuts = set(self.starts)
-        for start, shift in zip(self.starts, self.shifts, strict=True):
-            cuts.update(cut - shift for cut in earlier.starts if cut - shift > start)
-        ordered = tuple(sorted(cuts))
-        return Origin(
-            starts=ordered, shifts=tuple(earlier._at(self._at(cut)) - cut for cut in ordered)
-        )
+    def _is_copied(self, segment: int) -> bool:
+        length = self.starts[segment + 1] - self.starts[segment]
+        return self.sources[segment + 1] - self.sources[segment] == length
 
 
-def delete(text: str, spans: Iterable[tuple[int, int]]) -> tuple[str, Origin]:
-    """Return `text` without the ordered, disjoint `spans`, and the way back."""
+def edit(text: str, edits: Iterable[Edit]) -> tuple[str, Origin]:
+    """Return `text` with the ordered, disjoint `edits` made, and the way back."""
     pieces: list[str] = []
-    starts, shifts = [0], [0]
+    starts, sources = array("q"), array("q")
     position = length = 0
-    for start, end in spans:
-        pieces.append(text[position:start])
-        length += start - position
+    for start, end, replacement in edits:
+        starts.extend((length, length + start - position))
+        sources.extend((position, start))
+        pieces += (text[position:start], replacement)
+        length += start - position + len(replacement)
         position = end
-        if starts[-1] == length:
-            shifts[-1] = position - length
-        else:
-            starts.append(length)
-            shifts.append(position - length)
+    if not starts:
+        return text, Origin()
     pieces.append(text[position:])
-    return "".join(pieces), Origin(starts=tuple(starts), shifts=tuple(shifts))
+    starts.extend((length, length + len(text) - position))
+    sources.extend((position, len(text)))
+    return "".join(pieces), Origin(starts, sources)
+
+
+def through(origins: Iterable[Origin], start: int, end: int) -> tuple[int, int]:
+    """Return the source of a non-empty span that several edits led to, the last one first."""
+    for origin in origins:
+        start, end = origin.span(start, end)
+    return start, end

@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-from promptguard.errors import InputError
-from promptguard.text.decode import decode
-from promptguard.text.normalize import Stripped, dress_down, fold, strip_hidden
-from promptguard.text.origin import Origin, delete
-from promptguard.text.views import DecodedView, TextViews
-from promptguard.text.vocabulary import reads_like_language
+from dataclasses import replace
 
-MAX_CHARS = 20_000
+from promptguard.errors import InputError
+from promptguard.text.decode import decode, merged, unfold
+from promptguard.text.normalize import dress_down, fold, strip_hidden
+from promptguard.text.origin import Origin, edit, through
+from promptguard.text.views import DecodedView, TextViews
+
+MAX_CHARS = 1_000_000
 
 
 def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
-    """Return the views of `text`; time is linear in `min(len(text), max_chars)`.
+    """Return the views of `text`; time and memory are linear in `min(len(text), max_chars)`.
 
-    Of a longer text the beginning and the end are read, half of the bound each, and
-    `is_truncated` says so. Any string is accepted; decoded views carry offsets into it.
+    All of the text is read up to the bound. Of a longer one the beginning and the end are, half
+    of the bound each, and `is_truncated` says so. Any string is accepted; decoded views carry
+    offsets into it.
     """
-    if max_chars < 2:
-        raise InputError("max_chars must be at least 2.")
-    kept, cut_origin = _bounded(text, max_chars)
+    kept, cut = bounded(text, max_chars)
     stripped = strip_hidden(kept)
-    origin = stripped.origin.after(cut_origin)
-    plain, undone = dress_down(stripped.text)
-    views = tuple(_placed(view, origin) for view in decode(stripped.text, max_chars=max_chars))
+    dressed_down, undone = dress_down(stripped.text)
+    plain = dressed_down[:max_chars]
+    back = (stripped.origin, cut)
+    decoded = [_placed(view, back) for view in decode(stripped.text)]
+    if stripped.spelled:
+        invisible = unfold(stripped.spelled, 4 * len(kept))
+        decoded = [*(_placed(view, (cut,)) for view in invisible), *decoded]
     return TextViews(
         original=text,
-        plain=plain[:max_chars],
-        folded=fold(plain[:max_chars]),
-        decoded=(*_hidden_in_tags(stripped, cut_origin), *views),
+        plain=plain,
+        folded=fold(plain),
+        decoded=merged(decoded),
         disguises=tuple(dict.fromkeys((*stripped.disguises, *undone))),
-        is_truncated=len(text) > max_chars,
+        is_truncated=len(text) > max_chars or len(dressed_down) > max_chars,
     )
 
 
-def _bounded(text: str, max_chars: int) -> tuple[str, Origin]:
+def bounded(text: str, max_chars: int) -> tuple[str, Origin]:
+    """Return as much of `text` as is read, and the way back."""
+    if max_chars < 2:
+        raise InputError("max_chars must be at least 2.")
     if len(text) <= max_chars:
         return text, Origin()
     half = max_chars // 2
-    return delete(text, [(max_chars - half, len(text) - half)])
+    return edit(text, [(max_chars - half, len(text) - half, "")])
 
 
-def _placed(view: DecodedView, origin: Origin) -> DecodedView:
-    start, end = origin.span(view.start, view.end)
-    return DecodedView(method=view.method, text=view.text, start=start, end=end)
-
-
-def _hidden_in_tags(stripped: Stripped, origin: Origin) -> tuple[DecodedView, ...]:
-    if not reads_like_language(stripped.tags):
-        return ()
-    start, end = stripped.tag_span
-    return (_placed(DecodedView(method="tags", text=stripped.tags, start=start, end=end), origin),)
+def _placed(view: DecodedView, back: tuple[Origin, ...]) -> DecodedView:
+    start, end = through(back, view.start, view.end)
+    return view if (start, end) == (view.start, view.end) else replace(view, start=start, end=end)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+from promptguard.text.origin import Edit
 from promptguard.text.vocabulary import is_word, segment
 
 _SPACED = re.compile(
@@ -16,7 +18,9 @@ _ANY_SPACE = re.compile(r"\s+")
 _LETTER = re.compile(r"[^\W\d_]")
 _SIGN = re.compile(r"[^\w\s]|_")
 _CJK = re.compile(r"[぀-ヿ㐀-鿿가-힣]")
-_LEET = re.compile(r"(?<![\w@$])[A-Za-z]*[0134578@$!|][A-Za-z0134578@$!|]*(?![\w@$])")
+# Possessive, and begun only where a run of such characters begins: linear on any text.
+_LEET = re.compile(r"(?<![\w@$!|])[A-Za-z]*+[0134578@$!|][A-Za-z0134578@$!|]*+(?![\w@$])")
+_LEET_SIGNS = "0134578@$!|"
 _DIGITS = str.maketrans("0134578@$!|", "oieastbasil")
 _DIGITS_L = str.maketrans("0134578@$!|", "oleastbasll")
 _SHORT_LEET = re.compile(r"(?<!\S)(?:[A-Za-z][0134!]|[1!45][A-Za-z]|4)(?!\S)")
@@ -28,6 +32,7 @@ _SHORT = {
 _INSIDE = re.compile(
     r"[a-z][0134578@$!|]+[a-z]|(?<![!|])[013457][a-z]{3,}$|[a-z].*[013457@$].*[013457@$]"
 )
+_LONGEST_WORD = 32
 
 
 def unspace(text: str) -> str:
@@ -35,11 +40,21 @@ def unspace(text: str) -> str:
     return _SPACED.sub(_joined, text)
 
 
+def unspacing(text: str) -> Iterator[Edit]:
+    """Yield the edits that `unspace` makes."""
+    for match in _SPACED.finditer(text):
+        joined = _joined(match)
+        if joined != match[0]:
+            yield match.start(), match.end(), joined
+
+
 def unleet(text: str) -> str:
     """Replace digits and signs that stand for letters, where the result is a known word.
 
     Two-letter words and the lone `4` are touched only where longer words were disguised too.
     """
+    if not any(sign in text for sign in _LEET_SIGNS):
+        return text
     spelled = _LEET.sub(_spelled, text)
     if spelled == text:
         return text
@@ -63,7 +78,7 @@ def _joined(match: re.Match[str]) -> str:
 def _spelled(match: re.Match[str]) -> str:
     token = match[0]
     core = token.rstrip("!|")
-    if len(core) < 3 or not _INSIDE.search(core):
+    if not 3 <= len(core) <= _LONGEST_WORD or not _INSIDE.search(core):
         return token
     for table in (_DIGITS, _DIGITS_L):
         word = core.translate(table)

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from importlib.resources import files
 
+_ASCII_WORD = re.compile(r"[A-Za-z]+")
 _LATIN_WORD = re.compile(r"[A-Za-zÀ-ɏ]+")
 _OTHER_LETTER = re.compile(r"[Ͱ-῿\u2c00-\ud7ff\uf900-\ufdff\ufe70-\ufefc]")
 # The last pair is Cyrillic io and ie, escaped because ie looks like the Latin e.
@@ -13,7 +14,16 @@ _ACCENTS = str.maketrans(
     "àáâãäåāăąçćčďèéêëēęěìíîïīłñńňòóôõöøōőřśšťùúûüūůűýÿźżž\u0451",
     "aaaaaaaaacccdeeeeeeeiiiiilnnnoooooooorsstuuuuuuuyyzzz\u0435",
 )
+_GLUE_WORDS = (
+    "how to the a and you me of in is it for my your all with what this that i on are be give "
+    "tell como de la el que un una los wie der die das man ein eine und ich mir comment le les "
+    "une des"
+)
+_GLUE = frozenset(_GLUE_WORDS.split())
+_PROSE_SHARE = 0.8
 _MIN_LETTERS = 5
+_MIN_OTHERS = 4
+_MIN_CONTENT = 7
 _KNOWN_SHARE = 0.6
 _LETTER_SHARE = 0.6
 
@@ -45,14 +55,27 @@ def reads_like_language(text: str) -> bool:
     """Return whether `text` is mostly letters that form known words or a non-Latin script."""
     visible = sum(not char.isspace() for char in text)
     latin = _LATIN_WORD.findall(text)
-    others = len(_OTHER_LETTER.findall(text))
+    found = _OTHER_LETTER.findall(text)
+    others = len(found)
     letters = sum(map(len, latin)) + others
     if letters < _LETTER_SHARE * visible or not _is_readable(text):
         return False
-    if others >= 4 and others >= letters - others:
+    if others >= _MIN_OTHERS and others >= letters - others and len(set(found)) >= _MIN_OTHERS:
         return True
     longest = max((len(word) for word in latin if is_word(word)), default=0)
     return letters >= _MIN_LETTERS and longest >= 3 and known_share(latin) >= _KNOWN_SHARE
+
+
+def reads_like_prose(text: str, content_words: int = 2) -> bool:
+    """Return whether `text` is known Latin words throughout, several of them content words, with
+    the glue that no sentence lacks: the test for notations that noise often fits."""
+    words = _ASCII_WORD.findall(text.lower())
+    known = [word for word in words if len(word) == 1 or is_word(word)]
+    if sum(map(len, known)) < _PROSE_SHARE * sum(map(len, words)):
+        return False
+    content = {word for word in known if len(word) > 2}
+    is_enough = len(content) >= content_words and sum(map(len, content)) >= _MIN_CONTENT
+    return is_enough and not _GLUE.isdisjoint(known)
 
 
 def segment(letters: str) -> str | None:

@@ -1,0 +1,1 @@
+"""Random input against the parsers and decoders: `python -m fuzz.run`."""

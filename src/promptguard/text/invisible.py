@@ -1,0 +1,77 @@
+"""What characters that nobody sees spell out: tags, variation selectors, zero-width bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from promptguard.text.views import DecodedView
+
+Run = tuple[str, int, int]
+"""Invisible characters that follow each other, and their place."""
+
+_MIN_BYTES = 4
+_MIN_BITS = 32
+_SEPARATORS = dict.fromkeys((0x200D, 0xFEFF, 0xFE0E, 0xFE0F))
+_BIT_SIGNS = frozenset("\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff")
+
+
+def spelled(runs: Sequence[Run]) -> Iterator[DecodedView]:
+    """Yield what the runs of one text spell when taken together, in each way of writing."""
+    for method, uses, undo in _METHODS:
+        used = [run for run in runs if any(map(uses, run[0]))]
+        plain = undo("".join(run[0] for run in used)) if used else None
+        if plain:
+            yield DecodedView(method=method, text=plain, start=used[0][1], end=used[-1][2])
+
+
+def _is_tag(char: str) -> bool:
+    return "\U000e0020" <= char <= "\U000e007e"
+
+
+def _is_selector(char: str) -> bool:
+    return "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
+
+
+def _is_bit(char: str) -> bool:
+    return char in _BIT_SIGNS
+
+
+def _tags(run: str) -> str | None:
+    return "".join(chr(ord(char) - 0xE0000) for char in run if _is_tag(char))
+
+
+def _selectors(run: str) -> str | None:
+    """Read each variation selector as the byte of its number; one after an emoji is ordinary."""
+    codes = [ord(char) for char in run if _is_selector(char)]
+    if len(codes) < _MIN_BYTES or len(set(codes)) < 3:
+        return None
+    raw = bytes(code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16 for code in codes)
+    return _if_printable(raw.decode("utf-8", "ignore"))
+
+
+def _bits(run: str) -> str | None:
+    """Read two kinds of zero-width characters as the bits of bytes, whichever kind is one."""
+    signs = "".join(filter(_is_bit, run))
+    for digits in (signs, signs.translate(_SEPARATORS)):
+        kinds = sorted(set(digits))
+        if len(kinds) != 2 or len(digits) < _MIN_BITS:
+            continue
+        for zero, one in (kinds, kinds[::-1]):
+            bits = digits.replace(zero, "0").replace(one, "1")
+            raw = bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) - 7, 8))
+            plain = _if_printable(raw.decode("utf-8", "replace"))
+            if plain:
+                return plain
+    return None
+
+
+def _if_printable(text: str) -> str | None:
+    is_plain = "\ufffd" not in text and text.replace("\n", "").isprintable()
+    return text if is_plain else None
+
+
+_METHODS = (
+    ("tags", _is_tag, _tags),
+    ("variation_selectors", _is_selector, _selectors),
+    ("zero_width_bits", _is_bit, _bits),
+)

@@ -1,0 +1,24 @@
+"""Time grows in step with the length of a text, whatever it is made of."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchmarks.linear_time import FAMILIES, FUNCTIONS, QUICK, measure
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_twice_the_text_takes_about_twice_the_time(function: str) -> None:
+    """No function takes much more than double for double the length, on any hostile family."""
+    FUNCTIONS[function]("warm")
+    found = [measure(length, function, family) for family in FAMILIES for length in QUICK]
+    assert [ratio for ratio in found if not ratio.is_linear] == []
+
+
+def test_quadratic_time_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression that starts over at every letter fails the measure."""
+    quadratic = re.compile("[a-z]*[0-9]")
+    monkeypatch.setitem(FUNCTIONS, "quadratic", quadratic.search)
+    assert not measure(4_000, "quadratic", "letters, then an accent").is_linear
