@@ -1,4 +1,4 @@
-"""Batches for fine-tuning: pairs stay together, sources are balanced, attacks appear in context."""
+"""Batches for training: pairs stay together, sources are balanced, attacks appear in context."""
 
 from __future__ import annotations
 
@@ -13,27 +13,36 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from promptguard.model.cutting import context_window, message_windows
+from promptguard.model.cutting import (
+    USER,
+    Window,
+    context_window,
+    document_windows,
+    message_windows,
+)
 from training.weighing import SOURCE_BOOST, Row, boost_of
 
-Window = tuple[list[int], list[int]]
 TRAINING_WINDOWS = 3
 DROPPED_TOKENS = 0.1  # of half the texts, so that no single word decides
+BORROWED_SYSTEM = 0.25  # of the talks without one, so that having one says nothing
+WITHOUT_REPLIES = 0.4
+FOLLOW_UPS = "authored_followups"
+Turns = list[tuple[str, list[int]]]
 
 
 @dataclass
 class Batch:
     """One batch: windows, whose rows they are, and the targets."""
 
+    task: str
     ids: Tensor
     speakers: Tensor
     mask: Tensor
     owner: Tensor
-    first: Tensor
     attack: Tensor
+    session: Tensor
     kinds: Tensor
     pairs: Tensor
-    is_context: bool
 
     def to(self, device: str) -> Batch:
         """Return the batch on a device."""
@@ -58,10 +67,7 @@ def pad(windows: list[Window]) -> tuple[Tensor, Tensor, Tensor]:
 class Sampler:
     """Draws units (a pair, or one record) by source, each source by the root of its size."""
 
-    def __init__(
-        self, rows: list[Row], authored_boost: float, boost: dict[str, float] | None = None
-    ) -> None:
-        boost = SOURCE_BOOST | (boost or {})
+    def __init__(self, rows: list[Row], authored_boost: float) -> None:
         groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for index, row in enumerate(rows):
             key = row["pair"]
@@ -71,7 +77,7 @@ class Sampler:
             by_source[group[0]["source"]].append(group)
         self.units = list(by_source.values())
         self.weights = [
-            math.sqrt(sum(map(len, units))) * boost_of(units[0][0], authored_boost, boost)
+            math.sqrt(sum(map(len, units))) * boost_of(units[0][0], authored_boost, SOURCE_BOOST)
             for units in by_source.values()
         ]
 
@@ -85,61 +91,101 @@ class Sampler:
 
 
 class Batches(IterableDataset):  # type: ignore[type-arg]
-    """An endless stream of alternating message and context batches."""
+    """An endless stream of batches, one of each task."""
 
-    def __init__(
-        self,
-        rows: list[Row],
-        size: int,
-        authored_boost: float,
-        seed: int,
-        boost: dict[str, float] | None = None,
-    ) -> None:
-        messages = [r for r in rows if r["task"] == "message"]
-        self.messages = Sampler(messages, authored_boost, boost)
-        context = [r for r in rows if r["task"] == "context"]
-        self.contexts = Sampler(context, authored_boost, boost)
-        self.talk = [r for r in context if not r["attack"] and len(r["ids"]) > 2]
+    def __init__(self, rows: list[Row], size: int, authored_boost: float, seed: int) -> None:
+        by_task = {
+            task: [r for r in rows if r["task"] == task]
+            for task in ("message", "context", "document")
+        }
+        self.messages = Sampler(by_task["message"], authored_boost)
+        self.contexts = Sampler(by_task["context"], authored_boost)
+        self.documents = Sampler(by_task["document"], authored_boost)
+        talks = [r for r in by_task["context"] if not r["session"]]
+        self.talks = [r["ids"] for r in talks if len(r["ids"]) > 2]
+        self.replies = [ids for turns in self.talks for role, ids in turns if role == "assistant"]
+        self.follow_ups = [
+            r["ids"][-1] for r in by_task["context"] if r["source"] == FOLLOW_UPS
+        ] or [r["ids"][-1] for r in talks]
+        self.systems = [r["system_ids"] for r in by_task["context"] if r["system_ids"]]
+        self.innocent = [r["ids"] for r in by_task["message"] if not r["attack"]]
         self.size, self.seed = size, seed
 
-    def __iter__(self) -> Iterator[tuple[Batch, Batch]]:
+    def __iter__(self) -> Iterator[tuple[Batch, Batch, Batch]]:
         worker = torch.utils.data.get_worker_info()
         rng = random.Random(self.seed * 1000 + (worker.id if worker else 0))
         while True:
-            yield (
-                self.message_batch(self.messages.draw(self.size, rng), rng),
-                self.context_batch(rng),
-            )
+            yield self.message_batch(rng), self.context_batch(rng), self.document_batch(rng)
 
-    def message_batch(self, rows: list[Row], rng: random.Random) -> Batch:
-        """Return a batch of messages, each in up to four windows."""
+    def message_batch(self, rng: random.Random) -> Batch:
+        """Return a batch of messages, each in a few windows."""
+        rows = self.messages.draw(self.size, rng)
         found = []
         for row in rows:
             ids = thinned([token for _, part in row["ids"] for token in part], rng)
-            windows = message_windows(ids, 24)
-            if len(windows) > TRAINING_WINDOWS:
-                windows = rng.sample(windows, TRAINING_WINDOWS)
-            found.append([(tokens, [0] * len(tokens)) for tokens in windows])
-        return collate(rows, found, is_context=False)
+            windows = [(w, [USER] * len(w)) for w in message_windows(ids)]
+            found.append(some(windows, rng))
+        return collate("message", rows, found)
+
+    def document_batch(self, rng: random.Random) -> Batch:
+        """Return a batch of untrusted contents beside the user's request."""
+        rows = self.documents.draw(self.size // 3, rng)
+        found = []
+        for row in rows:
+            (_, task), (_, ids) = row["ids"]
+            # All windows of an attack: the order stands in one of them.
+            windows = document_windows(task, ids, 8)
+            found.append(windows if row["attack"] else some(windows, rng))
+        return collate("document", rows, found)
 
     def context_batch(self, rng: random.Random) -> Batch:
-        """Return a batch of conversations: whole ones, and messages placed behind small talk."""
+        """Return talks as they are, and attacks begun late, continued, or left behind."""
         rows = self.contexts.draw(self.size // 4, rng)
-        said = [row["ids"] for row in rows]
+        said: list[Turns] = [row["ids"] for row in rows]
         while len(rows) < self.size // 2:
-            unit = self.messages.draw(1, rng)
-            before = rng.choice(self.talk)["ids"]
-            start = rng.randrange(0, max(1, len(before) - 2))
-            before = before[start : start + rng.choice((2, 4, 6))]
-            rows += unit
-            said += [[*before, *row["ids"]] for row in unit]
+            made = rng.choice((self._late, self._late, self._continued, self._recovered))(rng)
+            for row, turns in made:
+                rows.append(row)
+                said.append(turns)
         windows = []
-        for turns in said:
+        for row, turns in zip(rows, said, strict=True):
             kept = turns
-            if rng.random() < 0.4:
+            if rng.random() < WITHOUT_REPLIES:
                 kept = [turn for turn in turns if turn[0] != "assistant"] or turns
-            windows.append([context_window([(role, thinned(ids, rng)) for role, ids in kept])])
-        return collate(rows, windows, is_context=True)
+            system = row["system_ids"]
+            if not system and self.systems and rng.random() < BORROWED_SYSTEM:
+                system = rng.choice(self.systems)
+            thin = [(role, thinned(ids, rng)) for role, ids in kept]
+            windows.append([context_window(thin, system)])
+        return collate("context", rows, windows)
+
+    def _late(self, rng: random.Random) -> list[tuple[Row, Turns]]:
+        """Messages placed behind small talk."""
+        before = rng.choice(self.talks)
+        start = rng.randrange(0, max(1, len(before) - 2))
+        before = before[start : start + rng.choice((2, 4, 6))]
+        return [(row, [*before, *row["ids"]]) for row in self.messages.draw(1, rng)]
+
+    def _continued(self, rng: random.Random) -> list[tuple[Row, Turns]]:
+        """Messages, an answer, and a turn that only asks to go on."""
+        further = rng.choice(self.follow_ups)
+        reply = ("assistant", rng.choice(self.replies))
+        return [(row, [*row["ids"], reply, further]) for row in self.messages.draw(1, rng)]
+
+    def _recovered(self, rng: random.Random) -> list[tuple[Row, Turns]]:
+        """A message, an answer, and something else altogether that is harmless."""
+        row = self.messages.draw(1, rng)[0]
+        turns: Turns = [*row["ids"]]
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            turns += [("assistant", rng.choice(self.replies)), *rng.choice(self.innocent)]
+        return [({**row, "attack": 0, "session": row["attack"], "pair": None}, turns)]
+
+
+def some(windows: list[Window], rng: random.Random) -> list[Window]:
+    """Return a few windows of a long text."""
+    if len(windows) <= TRAINING_WINDOWS:
+        return windows
+    return rng.sample(windows, TRAINING_WINDOWS)
 
 
 def thinned(ids: list[int], rng: random.Random) -> list[int]:
@@ -149,7 +195,7 @@ def thinned(ids: list[int], rng: random.Random) -> list[int]:
     return [token for token in ids if rng.random() >= DROPPED_TOKENS] or ids
 
 
-def collate(rows: list[Row], found: list[list[Window]], *, is_context: bool) -> Batch:
+def collate(task: str, rows: list[Row], found: list[list[Window]]) -> Batch:
     """Lay rows and their windows out as tensors."""
     flat = [window for windows in found for window in windows]
     spans = [len(windows) for windows in found]
@@ -160,13 +206,13 @@ def collate(rows: list[Row], found: list[list[Window]], *, is_context: bool) -> 
     pairs = [(a, b) for benign, attacks in sides.values() for a in attacks for b in benign]
     ids, speakers, mask = pad(flat)
     return Batch(
+        task=task,
         ids=ids,
         speakers=speakers,
         mask=mask,
         owner=torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(spans)),
-        first=torch.cumsum(torch.tensor([0, *spans[:-1]]), 0),
         attack=torch.tensor([float(row["attack"]) for row in rows]),
+        session=torch.tensor([float(row["session"]) for row in rows]),
         kinds=torch.tensor([row["kinds"] for row in rows], dtype=torch.float32),
         pairs=torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2),
-        is_context=is_context,
     )

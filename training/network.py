@@ -1,7 +1,13 @@
-"""The network: a BERT encoder with mean pooling, a message head, a context head, an embedding."""
+"""The networks: encoders with mean pooling and four heads, small (quick) and large (thorough).
+
+Both read the same vocabulary and give the same outputs. The quick one is MiniLM-L6, the thorough
+one MPNet: twelve layers as the teacher, six of them as the reader that ships. MPNet's word table may
+be kept as a product of two smaller ones, which is what lets 22 languages fit.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -9,101 +15,194 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as f
 
-HIDDEN, LAYERS, HEADS, INNER = 384, 6, 12, 1536
 OUTPUTS = ("attack", "manipulative", "extractive", "harmful")
+SPEAKERS = 4  # user, assistant, system, tool
+BUCKETS, FAR = 32, 128
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The measures of a network."""
+
+    hidden: int
+    layers: int
+    heads: int
+    inner: int
+    eps: float
+    first_place: int
+    is_relative: bool
+    rank: int | None = None
+
+
+QUICK = Shape(384, 6, 12, 1536, 1e-12, 0, False)
+TEACHER = Shape(768, 12, 12, 3072, 1e-5, 2, True)
+THOROUGH = replace(TEACHER, layers=6, rank=384)
+SHAPES = {"quick": QUICK, "teacher": TEACHER, "thorough": THOROUGH}
 
 
 class Layer(nn.Module):
     """One transformer layer, post-norm."""
 
-    def __init__(self) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.query, self.key, self.value, self.out = (nn.Linear(HIDDEN, HIDDEN) for _ in range(4))
-        self.norm1 = nn.LayerNorm(HIDDEN, eps=1e-12)
-        self.up, self.down = nn.Linear(HIDDEN, INNER), nn.Linear(INNER, HIDDEN)
-        self.norm2 = nn.LayerNorm(HIDDEN, eps=1e-12)
+        self.shape = shape
+        size = shape.hidden
+        self.query, self.key, self.value, self.out = (nn.Linear(size, size) for _ in range(4))
+        self.norm1 = nn.LayerNorm(size, eps=shape.eps)
+        self.up, self.down = nn.Linear(size, shape.inner), nn.Linear(shape.inner, size)
+        self.norm2 = nn.LayerNorm(size, eps=shape.eps)
         self.dropout = nn.Dropout(0.1)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return the layer's output; `mask` is added to the attention scores."""
-        batch, length, _ = x.shape
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        """Return the layer's output; `bias` is added to the attention scores."""
+        batch, length, size = x.shape
+        heads = self.shape.heads
         q, k, v = (
-            part(x).view(batch, length, HEADS, HIDDEN // HEADS).transpose(1, 2)
+            part(x).view(batch, length, heads, size // heads).transpose(1, 2)
             for part in (self.query, self.key, self.value)
         )
         if self.training or q.is_cuda:
-            mixed = f.scaled_dot_product_attention(q, k, v, attn_mask=mask.to(q.dtype))
+            mixed = f.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
         else:  # written out, so that the export has the shape the graph optimiser knows
-            mixed = (q @ k.transpose(-1, -2) / (HIDDEN // HEADS) ** 0.5 + mask).softmax(-1) @ v
-        mixed = mixed.transpose(1, 2).reshape(batch, length, HIDDEN)
+            mixed = (q @ k.transpose(-1, -2) / (size // heads) ** 0.5 + bias).softmax(-1) @ v
+        mixed = mixed.transpose(1, 2).reshape(batch, length, size)
         x = self.norm1(x + self.dropout(self.out(mixed)))
         return self.norm2(x + self.dropout(self.down(f.gelu(self.up(x)))))
 
 
 class Network(nn.Module):
-    """Encoder and heads; `forward` gives message logits, context logit and a unit embedding."""
+    """Encoder and heads; see `forward` for what it gives."""
 
-    def __init__(self, vocabulary: int) -> None:
+    def __init__(self, shape: Shape, vocabulary: int) -> None:
         super().__init__()
-        self.words = nn.Embedding(vocabulary, HIDDEN)
-        self.places = nn.Embedding(512, HIDDEN)
-        self.speakers = nn.Embedding(2, HIDDEN)
-        self.norm = nn.LayerNorm(HIDDEN, eps=1e-12)
+        self.shape = shape
+        if shape.rank is None:
+            self.words: nn.Module = nn.Embedding(vocabulary, shape.hidden)
+        else:
+            self.words = nn.Sequential(
+                nn.Embedding(vocabulary, shape.rank), nn.Linear(shape.rank, shape.hidden, bias=False)
+            )
+        self.places = nn.Embedding(512 + shape.first_place, shape.hidden)
+        self.speakers = nn.Embedding(SPEAKERS, shape.hidden)
+        self.norm = nn.LayerNorm(shape.hidden, eps=shape.eps)
         self.dropout = nn.Dropout(0.1)
-        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
-        self.message_head = nn.Linear(HIDDEN, len(OUTPUTS))
-        self.context_head = nn.Linear(HIDDEN, 1)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        if shape.is_relative:
+            self.distance = nn.Embedding(BUCKETS, shape.heads)
+        self.message_head = nn.Linear(shape.hidden, len(OUTPUTS))
+        self.context_head = nn.Linear(shape.hidden, 2)
+        self.document_head = nn.Linear(shape.hidden, 1)
 
     def pool(self, ids: Tensor, speakers: Tensor, mask: Tensor) -> Tensor:
         """Return the mean of the last states over the tokens that count."""
         places = torch.arange(ids.shape[1], device=ids.device)
-        x = self.words(ids) + self.places(places) + self.speakers(speakers)
+        x = self.words(ids) + self.places(places + self.shape.first_place) + self.speakers(speakers)
         x = self.dropout(self.norm(x))
-        if torch.is_autocast_enabled("cpu"):  # on the CPU most of the time goes into moving numbers
-            x = x.to(torch.get_autocast_dtype("cpu"))
-        added = (1.0 - mask[:, None, None, :].to(x.dtype)) * -1e4
+        bias = (1.0 - mask[:, None, None, :].to(x.dtype)) * -1e4
+        if self.shape.is_relative:
+            bias = bias + self._distances(places)
         for layer in self.layers:
-            x = layer(x, added)
+            x = layer(x, bias)
         weight = mask[..., None].to(x.dtype)
         return (x * weight).sum(1) / weight.sum(1)
 
-    def forward(self, ids: Tensor, speakers: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return message logits (n, 4), context logits (n, 1) and unit embeddings (n, 384)."""
+    def _distances(self, places: Tensor) -> Tensor:
+        """Return the bias by distance, as MPNet has it: (1, heads, length, length)."""
+        apart = places[None, :] - places[:, None]
+        half, exact = BUCKETS // 2, BUCKETS // 4
+        ahead = (apart > 0).long() * half
+        size = apart.abs()
+        steps = torch.log(size.clamp(min=1).float() / exact) / torch.log(
+            torch.tensor(FAR / exact, device=places.device)
+        )
+        far = (exact + (steps * (half - exact)).long()).clamp(max=half - 1)
+        bucket = ahead + torch.where(size < exact, size, far)
+        return self.distance(bucket).permute(2, 0, 1)[None]
+
+    def forward(
+        self, ids: Tensor, speakers: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return logits of message (n, 4), context (n, 2) and document (n, 1), and unit vectors.
+
+        Context: the last turn serves an attack; an attack was seen at all.
+        """
         pooled = self.pool(ids, speakers, mask)
-        return self.message_head(pooled), self.context_head(pooled), f.normalize(pooled, dim=-1)
+        return (
+            self.message_head(pooled),
+            self.context_head(pooled),
+            self.document_head(pooled),
+            f.normalize(pooled, dim=-1),
+        )
 
 
-def load_base(folder: Path) -> Network:
-    """Return the network with the base encoder's weights and fresh heads."""
-    weights = load_file(str(folder / "model.fp16.safetensors"))
-    network = Network(weights["embeddings.word_embeddings.weight"].shape[0])
+QUICK_PARTS = {
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "out": "attention.output.dense",
+    "norm1": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "norm2": "output.LayerNorm",
+}
+TEACHER_PARTS = QUICK_PARTS | {
+    "query": "attention.attn.q",
+    "key": "attention.attn.k",
+    "value": "attention.attn.v",
+    "out": "attention.attn.o",
+    "norm1": "attention.LayerNorm",
+}
+
+
+def load_base(folder: Path, name: str) -> Network:
+    """Return the quick network or the teacher with its base's weights and fresh heads."""
+    shape = SHAPES[name]
+    file = "quick" if name == "quick" else "thorough"
+    weights = load_file(str(folder / f"{file}.fp16.safetensors"))
+    network = Network(shape, weights["embeddings.word_embeddings.weight"].shape[0])
     names = {
         "words.weight": "embeddings.word_embeddings.weight",
         "places.weight": "embeddings.position_embeddings.weight",
-        "speakers.weight": "embeddings.token_type_embeddings.weight",
         "norm.weight": "embeddings.LayerNorm.weight",
         "norm.bias": "embeddings.LayerNorm.bias",
     }
-    parts = {
-        "query": "attention.self.query",
-        "key": "attention.self.key",
-        "value": "attention.self.value",
-        "out": "attention.output.dense",
-        "norm1": "attention.output.LayerNorm",
-        "up": "intermediate.dense",
-        "down": "output.dense",
-        "norm2": "output.LayerNorm",
-    }
-    for index in range(LAYERS):
-        for ours, theirs in parts.items():
+    if shape.is_relative:
+        names["distance.weight"] = "encoder.relative_attention_bias.weight"
+    for index in range(shape.layers):
+        for ours, theirs in (TEACHER_PARTS if shape.is_relative else QUICK_PARTS).items():
             for kind in ("weight", "bias"):
                 names[f"layers.{index}.{ours}.{kind}"] = f"encoder.layer.{index}.{theirs}.{kind}"
     state = {ours: weights[theirs].float() for ours, theirs in names.items()}
-    # The base was pooled over speaker 0 alone; the second speaker starts from the same place.
-    state["speakers.weight"][1] = state["speakers.weight"][0]
+    types = weights.get("embeddings.token_type_embeddings.weight")
+    first = torch.zeros(shape.hidden) if types is None else types[0].float()
+    # The bases know one speaker; the others start from the same place.
+    state["speakers.weight"] = first.repeat(SPEAKERS, 1)
     missing, unexpected = network.load_state_dict(state, strict=False)
-    if unexpected or any(not name.startswith(("message_head", "context_head")) for name in missing):
+    if unexpected or any("_head" not in name for name in missing):
         raise SystemExit(f"base weights do not fit: {missing} {unexpected}")
-    nn.init.zeros_(network.message_head.bias)
-    nn.init.zeros_(network.context_head.bias)
+    for head in (network.message_head, network.context_head, network.document_head):
+        nn.init.zeros_(head.bias)
     return network
+
+
+def half_of(teacher: Network) -> Network:
+    """Return the six-layer network begun from every other layer of the teacher.
+
+    The word table is cut to its strongest directions.
+    """
+    words = teacher.words.weight.detach().float()  # type: ignore[union-attr]
+    student = Network(THOROUGH, words.shape[0])
+    state = student.state_dict()
+    left, strength, right = torch.linalg.svd(words, full_matrices=False)
+    rank = THOROUGH.rank
+    state["words.0.weight"] = left[:, :rank] * strength[:rank].sqrt()
+    state["words.1.weight"] = (strength[:rank, None].sqrt() * right[:rank]).T.contiguous()
+    for name, value in teacher.state_dict().items():
+        if name.startswith("layers."):
+            _, index, rest = name.split(".", 2)
+            if int(index) % 2:
+                state[f"layers.{int(index) // 2}.{rest}"] = value
+        elif name in state and not name.startswith("words"):
+            state[name] = value
+    student.load_state_dict({key: value.float().cpu() for key, value in state.items()})
+    return student

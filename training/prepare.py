@@ -1,10 +1,14 @@
-"""Step 3: turn the labelled sources into training, calibration and development examples.
+"""Step 2: turn the labelled sources into training, held-out and development examples.
 
     python -m training.prepare SHARED_DATA .train/data
 
 Only records flagged permissive, SA or authored become training examples. Sources with other
-flags serve as the development set, by which runs are compared. Test files are copied apart and
-never mixed in. A pair stays on one side of every split.
+flags serve as the development set, by which runs are compared: whole sources that train nothing.
+Test files are not read, except to leave out authored texts that nearly repeat a test record. A
+pair stays on one side of every split.
+
+Three tasks: `message`, one text alone; `context`, the last user turn in the light of the system
+prompt and all turns before; `document`, untrusted content beside what the user asked for.
 """
 
 from __future__ import annotations
@@ -14,11 +18,12 @@ import gzip
 import hashlib
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from training.compose import composed, insertions
 from training.overlap import Overlap
 from training.records import read
 
@@ -35,6 +40,10 @@ HELD_OUT_SHARE = 0.08
 DEV_PER_SOURCE = 500
 TURNS_PER_CONVERSATION = 3
 MAX_CHARS = 6000
+MAX_SYSTEM_CHARS = 1500
+# Innocent text of a language: at most so many times its attacks, or language becomes the label.
+ORDINARY_PER_ATTACK, ORDINARY_LEAST, ORDINARY_ENGLISH = 3, 700, 14_000
+ORDINARY_APPS = 3000
 
 Record = dict[str, Any]
 
@@ -58,13 +67,23 @@ def turns(record: Record) -> list[list[str]]:
     ]
 
 
-def example(record: Record, task: str, said: list[list[str]], label: int) -> Record:
-    """Return one training example."""
+def system_of(record: Record) -> str:
+    """Return the system prompt of a record, cut to a bound."""
+    parts = [str(m.get("content") or "") for m in record["messages"] if m["role"] == "system"]
+    return "\n".join(parts)[:MAX_SYSTEM_CHARS]
+
+
+def example(
+    record: Record, task: str, said: list[list[str]], label: int, session: int | None = None
+) -> Record:
+    """Return one training example; `session` says whether an attack was seen at all so far."""
     kinds = KINDS.get(record["category"], (-1, -1, -1)) if label else (0, 0, 0)
     return {
         "task": task,
+        "system": system_of(record) if task == "context" else "",
         "said": said,
         "attack": label,
+        "session": label if session is None else session,
         "kinds": kinds,
         "source": record["source"],
         "lang": record["lang"],
@@ -76,17 +95,28 @@ def example(record: Record, task: str, said: list[list[str]], label: int) -> Rec
 
 
 def examples_of(record: Record, rng: random.Random) -> Iterator[Record]:
-    """Yield the message and context examples one record gives."""
+    """Yield the examples one record gives."""
+    label = int(record["label"] == "attack")
     said = turns(record)
-    users = [i for i, (role, _) in enumerate(said) if role in ("user", "tool")]
+    contents = [i for i, (role, _) in enumerate(said) if role == "tool"]
+    if contents:
+        yield from documents(record, said, contents, label)
+        if label:
+            return
+    said = [turn for turn in said if turn[0] != "tool"]
+    users = [i for i, (role, _) in enumerate(said) if role == "user"]
     if not users:
         return
-    label = int(record["label"] == "attack")
     if len(users) == 1:
-        yield example(record, "message", [said[users[0]]], label)
-        yield example(record, "context", said, label)
+        # What a system prompt decides cannot be told from the message alone.
+        if not record["source"].startswith("authored2_lay"):
+            yield example(record, "message", [said[users[0]]], label)
+        yield example(record, "context", said[: users[0] + 1], label)
         return
-    yield example(record, "context", said, label)
+    if record.get("last_turn_harmless"):
+        yield example(record, "context", said[: users[-1] + 1], 0, session=1)
+        return
+    yield example(record, "context", said[: users[-1] + 1], label)
     if label:
         yield from attack_prefixes(record, said, users, rng)
     else:
@@ -94,6 +124,17 @@ def examples_of(record: Record, rng: random.Random) -> Iterator[Record]:
             yield example(record, "message", [said[index]], 0)
         cut = rng.choice(users)
         yield example(record, "context", said[: cut + 1], 0)
+
+
+def documents(
+    record: Record, said: list[list[str]], contents: list[int], label: int
+) -> Iterator[Record]:
+    """Yield untrusted contents with the request they came for; of an attack, the last one."""
+    for index in contents[-1:] if label else contents[:2]:
+        asked = [text for role, text in said[:index] if role == "user"]
+        yield example(
+            record, "document", [["user", asked[-1] if asked else ""], said[index]], label
+        )
 
 
 def attack_prefixes(
@@ -115,15 +156,16 @@ def attack_prefixes(
 
 
 def near(record: Record) -> str:
-    """Return what keeps a record's relatives together: its pair, else its text."""
-    return record.get("pair") or json.dumps(record["messages"])[:400]
+    """Return what keeps a record's relatives together: its pair, its app, else its text."""
+    app = (record.get("meta") or {}).get("app")
+    return record.get("pair") or app or json.dumps(record["messages"])[:400]
 
 
 def authored_records(shared: Path, corpus: Path) -> Iterable[Record]:
     """Yield the authored records of the shared and of this project's corpus."""
-    for folder in (shared / "authored", corpus):
+    for folder in (shared / "authored", shared / "authored2", corpus):
         for path in sorted(folder.glob("*.jsonl")):
-            yield from read(path)
+            yield from (record for record in read(path) if "messages" in record)
 
 
 def public_records(shared: Path, corpus: Path, pairs: set[str | None]) -> Iterator[Record]:
@@ -140,6 +182,43 @@ def public_records(shared: Path, corpus: Path, pairs: set[str | None]) -> Iterat
         yield record
 
 
+def ordinary_records(shared: Path, attacks: Counter[str], rng: random.Random) -> list[Record]:
+    """Return innocent prompts, talks, application prompts and documents, balanced by language."""
+    found: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    apps: dict[str, list[Record]] = defaultdict(list)
+    for record in read(shared / "ordinary.jsonl.gz"):
+        roles = {m["role"] for m in record["messages"]}
+        if record["source"] == "lobe_agents":
+            apps[record["meta"]["app"]].append(record)
+        elif roles == {"user"} and len(record["messages"]) == 1 and record["label"] == "benign":
+            found[(record["lang"], "single")].append(record)
+        else:
+            found[(record["lang"], "other")].append(record)
+    kept = [rng.choice(rows) for rows in apps.values()]
+    kept = rng.sample(kept, min(len(kept), ORDINARY_APPS))
+    kept += [
+        rng.choice(rows) for rows in rng.choices(list(apps.values()), k=ORDINARY_APPS - len(kept))
+    ]
+    for (lang, kind), rows in found.items():
+        most = max(ORDINARY_LEAST, ORDINARY_PER_ATTACK * attacks[lang])
+        if lang == "en":
+            most = ORDINARY_ENGLISH
+        kept += evenly(rows, len(rows) if kind == "other" else most, rng)
+    return kept
+
+
+def evenly(rows: list[Record], most: int, rng: random.Random) -> list[Record]:
+    """Return at most `most` records, the small sources whole and the large ones cut alike."""
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for row in rng.sample(rows, len(rows)):
+        groups[row["source"]].append(row)
+    kept: list[Record] = []
+    for left, group in enumerate(sorted(groups.values(), key=len)):
+        share = (most - len(kept)) // (len(groups) - left)
+        kept += group[:share]
+    return kept
+
+
 def write(path: Path, rows: list[Record]) -> None:
     """Write examples as gzipped JSONL."""
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as stream:
@@ -147,8 +226,19 @@ def write(path: Path, rows: list[Record]) -> None:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
+def whole(record: Record) -> Record:
+    """Return a record as one example to be scored as a whole."""
+    said = turns(record)
+    label = int(record["label"] == "attack")
+    contents = [i for i, (role, _) in enumerate(said) if role == "tool"]
+    if contents and len(said) <= 2:
+        return next(documents(record, said, contents, label))
+    users = sum(role == "user" for role, _ in said)
+    return example(record, "message" if users <= 1 else "context", said, label)
+
+
 def main() -> None:
-    """Write train, held (authored and permissive, for calibration), dev and test examples."""
+    """Write train, held (for calibration) and dev examples, and the held-out records whole."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shared", type=Path)
     parser.add_argument("out", type=Path)
@@ -156,51 +246,55 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(0)
-    train: list[Record] = []
-    held: list[Record] = []
-    held_whole: list[Record] = []
-    dev: dict[tuple[str, str], list[Record]] = {}
     counts: Counter[str] = Counter()
-    tests = list(read(options.shared / "public_test.jsonl.gz"))
-    overlap = Overlap(said_by_user(record) for record in tests)
+    tests = [
+        said_by_user(record)
+        for name in ("public_test", "public_test_layers")
+        for record in read(options.shared / f"{name}.jsonl.gz")
+    ]
+    overlap = Overlap(tests)
     found = list(authored_records(options.shared, options.corpus))
     authored = [record for record in found if not overlap.repeats(said_by_user(record))]
     counts["(authored, too near a test record)"] = len(found) - len(authored)
     public = list(public_records(options.shared, options.corpus, {r.get("pair") for r in authored}))
-    for record in [*public, *authored]:
+    attacks = Counter(
+        r["lang"]
+        for r in [*public, *authored]
+        if r["flag"] in TRAINABLE and r["label"] == "attack" and r["kind"] == "single"
+    )
+    ordinary = ordinary_records(options.shared, attacks, rng)
+    sides: dict[bool, list[Record]] = {True: [], False: []}
+    dev: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in [*public, *authored, *ordinary]:
         if record["flag"] in TRAINABLE:
-            side = held if digest(near(record)) < HELD_OUT_SHARE else train
-            side.extend(examples_of(record, rng))
-            if side is held:
-                held_whole.append(record)
+            sides[digest(near(record)) < HELD_OUT_SHARE].append(record)
             counts[record["source"]] += 1
         else:
-            dev.setdefault((record["source"], record["label"]), []).append(record)
+            dev[(record["source"], record["label"])].append(record)
+    examples = {side: [e for r in rows for e in examples_of(r, rng)] for side, rows in sides.items()}
+    for side, rows in examples.items():
+        made = composed(rows, insertions(options.corpus, is_held=side), rng)
+        print(f"{'held' if side else 'train'}: {len(made)} documents composed")
+        rows += made
     chosen = [
         record
         for rows in dev.values()
         for record in rng.sample(rows, min(DEV_PER_SOURCE, len(rows)))
     ]
-    write(options.out / "train.jsonl.gz", train)
-    write(options.out / "held.jsonl.gz", held)
-    write(options.out / "held_records.jsonl.gz", held_whole)
+    write(options.out / "train.jsonl.gz", examples[False])
+    write(options.out / "held.jsonl.gz", examples[True])
+    write(options.out / "held_records.jsonl.gz", sides[True])
+    write(options.out / "dev_records.jsonl.gz", chosen)
     write(options.out / "dev.jsonl.gz", [whole(r) for r in chosen])
-    write(
-        options.out / "test.jsonl.gz",
-        [whole(r) for r in tests],
-    )
-    manifest = {"sources": dict(sorted(counts.items())), "train": len(train), "held": len(held)}
+    tasks = Counter((e["task"], e["attack"]) for e in examples[False])
+    manifest = {
+        "sources": dict(sorted(counts.items())),
+        "train": len(examples[False]),
+        "held": len(examples[True]),
+        "tasks": {f"{task} {label}": count for (task, label), count in sorted(tasks.items())},
+    }
     (options.out / "manifest.json").write_text(json.dumps(manifest, indent=1))
     print(json.dumps(manifest, indent=1))
-
-
-def whole(record: Record) -> Record:
-    """Return a record as one example to be scored as a whole."""
-    said = turns(record)
-    users = sum(role in ("user", "tool") for role, _ in said)
-    return example(
-        record, "message" if users <= 1 else "context", said, int(record["label"] == "attack")
-    )
 
 
 if __name__ == "__main__":

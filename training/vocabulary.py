@@ -1,18 +1,20 @@
-"""Step 4: give the base the word pieces that other languages are written in.
+"""Step 3: one vocabulary for both readers, with the word pieces of 22 languages.
 
-    python -m training.vocabulary .train/base .train/parallel.jsonl.gz .train/data .train/grown
+    python -m training.vocabulary .train/base .train/mpnet PARALLEL .train/data .train/grown
 
-The base spells a Russian or Korean word letter by letter and does not know Thai at all. Pieces are
+The bases spell a Russian or Korean word letter by letter and do not know Thai at all. Pieces are
 learned for each language from the translations and the training texts. A new piece starts where
 the English words are that stand beside it in the translations, else at the mean of the pieces it
 used to be cut into. Pieces that English would use are left out, so English is read as before.
+The thorough base (all-mpnet-base-v2) is given the rows of the same vocabulary, so that a text is
+cut into tokens once for both readers.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
+import random
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -23,28 +25,36 @@ from scipy.sparse import csr_matrix
 from tokenizers import Tokenizer, models, trainers
 
 from training.records import read
+from training.weighing import Row
 
+Pair = tuple[str, str, str]
 WORDS = "embeddings.word_embeddings.weight"
 FIRST_WORD = 999  # below are special, unused and reserved rows
 # How many pieces a language's own vocabulary has, letters included; Han is read by character.
-SIZES = {"th": 2600, "ko": 2600, "ru": 2400, "ar": 1800, "hi": 1300, "bn": 1300, "ja": 1500}
-OTHER_SIZE, LEAST_COUNT = 1500, 12
+SIZES = {"th": 2600, "ko": 2600, "ru": 2400, "ar": 2000, "uk": 2000, "ja": 1500}
+OTHER_SIZE, LEAST_COUNT = 1400, 15
+LEARNED_FROM = 40_000  # texts of a language
 ENGLISH_SHARE = 0.05
 NEAREST, LEAST_TIE = 4, 0.5  # in nats
 # Scripts without spaces come in long runs; a word of over a hundred letters would be unknown.
 RUN = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{1,64}"
 
 
-def texts_by_language(parallel: list, rows: list) -> dict[str, list[str]]:
+def texts_by_language(parallel: list[Pair], rows: list[Row]) -> dict[str, list[str]]:
     """Return what is written in each language, each text once."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for lang, english, other in parallel:
         found[lang][other] = None
         found["en"][english] = None
     for row in rows:
-        for _, text in row["said"]:
-            found[row["lang"]][text] = None
-    return {lang: list(texts) for lang, texts in found.items()}
+        if row["lang"] in found:
+            for _, text in row["said"]:
+                found[row["lang"]][text[:500]] = None
+    rng = random.Random(0)
+    return {
+        lang: rng.sample(list(texts), min(len(texts), LEARNED_FROM * (3 if lang == "en" else 1)))
+        for lang, texts in found.items()
+    }
 
 
 def with_runs(spec: dict) -> dict:
@@ -118,7 +128,7 @@ def chosen_pieces(spec: dict, texts: dict[str, list[str]]) -> list[str]:
     ]
 
 
-def ties(spec: dict, parallel: list, size: int) -> csr_matrix:
+def ties(spec: dict, parallel: list[Pair], size: int) -> csr_matrix:
     """Return what each token tells of each English token: p(e | token) log(p(e | token) / p(e))."""
     tokenizer = Tokenizer.from_str(json.dumps(spec))
     sides = []
@@ -141,67 +151,81 @@ def ties(spec: dict, parallel: list, size: int) -> csr_matrix:
     return together
 
 
-def new_rows(spec: dict, pieces: list[str], words: torch.Tensor, parallel: list) -> torch.Tensor:
-    """Return one row per piece, as long as an ordinary row."""
-    whole = grown(spec, pieces)
-    size = len(whole["model"]["vocab"])
-    tied = ties(whole, parallel, size)
-    old = Tokenizer.from_str(json.dumps(spec))
-    unknown = old.token_to_id("[UNK]")
-    known = words[FIRST_WORD:]
+def missing_rows(
+    spec: dict, names: list[str], words: torch.Tensor, known: dict[str, int], tied: csr_matrix
+) -> torch.Tensor:
+    """Return one row of usual length for each token of `names`, which `known` does not hold."""
+    places = spec["model"]["vocab"]
+    at = np.full(len(places), -1)
+    for name, row in known.items():
+        if name in places:
+            at[places[name]] = row
+    usual = words[FIRST_WORD:]
+    middle, spread = usual.mean(0), usual.std(0)
     generator = torch.Generator().manual_seed(0)
     rows, by_ties = [], 0
-    for piece in pieces:
-        place = whole["model"]["vocab"][piece]
-        row = tied.getrow(place)
-        keep = [
-            (s, e)
-            for s, e in zip(row.data, row.indices, strict=True)
-            if FIRST_WORD <= e < len(words)
-        ]
-        best = sorted(keep, reverse=True)[:NEAREST]
-        parts = [i for i in pieces_of(old, piece) if i != unknown]
+    for name in names:
+        begin, end = tied.indptr[places[name] : places[name] + 2]
+        found, shares = at[tied.indices[begin:end]], tied.data[begin:end]
+        shares, found = shares[found >= FIRST_WORD], found[found >= FIRST_WORD]
+        order = np.argsort(-shares)[:NEAREST]
+        best = list(zip(shares[order].tolist(), found[order].tolist(), strict=True))
         if best and best[0][0] >= LEAST_TIE:
-            shares = torch.tensor([s for s, _ in best])
+            shares = torch.tensor([share for share, _ in best])
             rows.append((words[[e for _, e in best]] * shares[:, None]).sum(0) / shares.sum())
             by_ties += 1
-        elif parts:
-            rows.append(words[parts].mean(0))
         else:
-            noise = torch.randn(known.shape[1], generator=generator)
-            rows.append(known.mean(0) + noise * known.std(0))
-    print(f"{by_ties} of {len(pieces)} pieces start at English words")
+            noise = torch.randn(usual.shape[1], generator=generator)
+            rows.append(middle + noise * spread)
+    print(f"{by_ties} of {len(names)} tokens start at English words")
     made = torch.stack(rows)
-    return made / made.norm(dim=1, keepdim=True) * known.norm(dim=1).mean()
+    return made / made.norm(dim=1, keepdim=True) * usual.norm(dim=1).mean()
 
 
-def pieces_of(tokenizer: Tokenizer, piece: str) -> list[int]:
-    """Return how the old vocabulary cuts a piece."""
-    ids: list[int] = tokenizer.encode(piece.removeprefix("##"), add_special_tokens=False).ids
-    return ids
+def whole_table(
+    spec: dict, words: torch.Tensor, known: dict[str, int], tied: csr_matrix
+) -> torch.Tensor:
+    """Return the embedding table of the vocabulary: known rows copied, the others begun."""
+    names = sorted(spec["model"]["vocab"], key=spec["model"]["vocab"].__getitem__)
+    absent = [name for name in names if name not in known]
+    fresh = dict(zip(absent, missing_rows(spec, absent, words, known, tied), strict=True))
+    return torch.stack([words[known[name]] if name in known else fresh[name] for name in names])
+
+
+def mpnet_places(vocabulary: Path) -> dict[str, int]:
+    """Return where the thorough base keeps each token, by the name it has in our vocabulary."""
+    names = vocabulary.read_text(encoding="utf-8").splitlines()
+    places = {name: index for index, name in enumerate(names)}
+    renamed = {"[CLS]": "<s>", "[SEP]": "</s>", "[PAD]": "<pad>"}
+    return places | {ours: places[theirs] for ours, theirs in renamed.items()}
 
 
 def main() -> None:
-    """Learn, start the rows, write the grown base."""
+    """Learn, start the rows, write both grown bases."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("base", type=Path)
-    parser.add_argument("parallel", type=Path)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("out", type=Path)
+    for name in ("base", "mpnet", "parallel", "data", "out"):
+        parser.add_argument(name, type=Path)
     options = parser.parse_args()
-    parallel = list(read(options.parallel))
+    parallel = [(r["lang"], r["en"], r["text"]) for r in read(options.parallel)]
     texts = texts_by_language(parallel, list(read(options.data / "train.jsonl.gz")))
     spec = with_runs(json.loads((options.base / "tokenizer.json").read_text(encoding="utf-8")))
-    pieces = chosen_pieces(spec, texts)
-    weights = load_file(str(options.base / "model.fp16.safetensors"))
-    words = weights[WORDS].float()
-    weights[WORDS] = torch.cat([words, new_rows(spec, pieces, words, parallel)]).half()
+    known = dict(spec["model"]["vocab"])
+    spec = grown(spec, chosen_pieces(spec, texts))
+    size = len(spec["model"]["vocab"])
+    print(f"{size - len(known)} pieces added, {size} tokens in all", flush=True)
+    tied = ties(spec, parallel, size)
     options.out.mkdir(parents=True, exist_ok=True)
-    save_file(weights, str(options.out / "model.fp16.safetensors"))
-    text = json.dumps(grown(spec, pieces), ensure_ascii=False)
+    text = json.dumps(spec, ensure_ascii=False)
     (options.out / "tokenizer.json").write_text(text, encoding="utf-8")
-    shutil.copy(options.base / "config.json", options.out / "config.json")
-    print(f"{len(pieces)} pieces added, {len(weights[WORDS])} tokens in all")
+    quick = load_file(str(options.base / "model.fp16.safetensors"))
+    quick[WORDS] = whole_table(spec, quick[WORDS].float(), known, tied).half()
+    save_file(quick, str(options.out / "quick.fp16.safetensors"))
+    thorough = load_file(str(options.mpnet / "model.safetensors"))
+    thorough.pop("embeddings.position_ids")
+    places = mpnet_places(options.mpnet / "vocab.txt")
+    thorough[WORDS] = whole_table(spec, thorough[WORDS], places, tied)
+    halved = {name: value.half().contiguous() for name, value in thorough.items()}
+    save_file(halved, str(options.out / "thorough.fp16.safetensors"))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,13 @@ from typing import Any
 
 Row = dict[str, Any]
 SOURCE_BOOST = {"aart": 0.5, "harmfulqa": 0.5, "multidogo": 0.5, "taskmaster4": 0.4}
+# Ordinary use of every kind beside the attacks lifts recall at low false-positive rates most.
+ORDINARY_BOOST = 2.5
+ORDINARY = {
+    "afriqa", "arbanking77", "awesome_prompts", "bfcl", "hinglish_top", "jglue_ja", "lobe_agents",
+    "nlupp_en", "oasst_en_prompts", "oasst1_en_fi", "parakqc_ko", "shortcut_prompts",
+    "songys_chatbot_ko", "square_ko", "xquad", "xsid",
+}  # fmt: skip
 DIALOGUE_BOOST = 0.3  # long public dialogues are all innocent: too many teach that talk is safe
 AUTHORED_BOOST = 4.0
 
@@ -16,6 +23,7 @@ def boost_of(row: Row, authored_boost: float, boost: Mapping[str, float] = SOURC
     return (
         boost.get(row["source"], 1.0)
         * (authored_boost if row["authored"] else 1.0)
+        * (ORDINARY_BOOST if row["source"] in ORDINARY else 1.0)
         * (DIALOGUE_BOOST if is_public_dialogue(row) else 1.0)
     )
 

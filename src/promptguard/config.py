@@ -142,7 +142,11 @@ class PromptGuardConfig(_Settings):
 
 
 class PolicyConfig(_Settings):
-    """What is done in which mode: the lowest mode at which each action starts."""
+    """What is done at which risk: the lowest range at which each action starts.
+
+    Ranges have the names of the modes. A turn's own risk decides; what the session has shown adds
+    at most steering.
+    """
 
     annotate_from: str | None = "CAUTIOUS"
     """Mode from which findings are attached."""
@@ -152,6 +156,14 @@ class PolicyConfig(_Settings):
     """Mode from which a person is asked to look."""
     block_from: str | None = "CRITICAL"
     """Mode from which the turn is refused."""
+    content_from: str | None = "CRITICAL"
+    """Range from which untrusted content is acted on."""
+    content_action: Literal["strip", "block", "review", "annotate"] = "strip"
+    """`strip` replaces the poisoned content by a note and lets the turn go on."""
+    lock_after_blocks: int | None = Field(default=None, ge=1)
+    """Blocked turns after which the session is locked until someone releases it; None: never."""
+    lock_on_hard: bool = False
+    """Lock the session at a hard violation."""
 
 
 class ControllerConfig(_Settings):
@@ -184,10 +196,10 @@ class ControllerConfig(_Settings):
     rules: tuple[str, ...] = ()
     """Files of further rule packs, in the form of the bundled ones."""
     evaluation: PromptGuardConfig | None = None
-    """A further judge for turns in doubt, such as an LLM; None: none."""
+    """Second-opinion judge for turns in doubt, such as an LLM; off by default."""
     on_evaluator_error: Literal["block", "allow", "raise"] = "block"
     """What happens when the judge cannot judge."""
-    refusal: str = "I can't help with that."
+    refusal: str = "I'm sorry, but I can't assist with that."
     """Reply to a blocked turn."""
     store_text: Literal["keep", "hash", "off"] = "keep"
     """Whether message text is stored."""

@@ -19,32 +19,33 @@ from promptguard.errors import (
     EvaluationError,
     InputError,
     ModelError,
+    PromptGuardError,
     SessionNotFound,
     StoreError,
     VersionConflict,
 )
 from promptguard.guard import PromptGuard
-from promptguard.protocols import ClientHints, Provider, SessionKey, SessionStore
-from promptguard.providers import open_provider
-from promptguard.risk.policy import STEERING
-from promptguard.rubrics.contradiction import judge_contradiction
-from promptguard.state import (
-    Action,
-    Evidence,
-    Mode,
-    ReplyKind,
-    ReplyRecord,
-    SessionState,
+from promptguard.protocols import (
+    ClientHints,
+    Provider,
+    SessionKey,
+    SessionLabel,
+    SessionStore,
 )
+from promptguard.providers import open_provider
+from promptguard.risk.modes import mode_for
+from promptguard.risk.policy import STEERING, STRIPPED
+from promptguard.state import Ledger, ReplyKind, ReplyRecord, SessionState
 from promptguard.stores import open_store
 from promptguard.turns.explain import Explanation, explain
-from promptguard.turns.judge import TurnJudge, said_before
-from promptguard.turns.transcript import entry_of, steps_from, verdict_json
-from promptguard.turns.verdict import TurnInput, TurnVerdict
-from promptguard.turns.walk import Step, reply_record, steps_of, walk
+from promptguard.turns.input import Content, Step, TurnInput
+from promptguard.turns.judge import TurnJudge, said_before, system_of
+from promptguard.turns.walk import entry_of, reply_record, steps_from, walk
+from promptguard.verdict import Action, Evidence, Mode, Verdict
 
 MAX_CONFLICTS = 64
 DOUBT = (Mode.CAUTIOUS, Mode.SUSPECT)
+FALSE_ALARM = "false_alarm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,27 +54,35 @@ class TurnResult:
 
     `action` is what the policy says; in detect mode it is only reported and `is_enforced` is
     False. `reply` is the model's answer, the refusal, or None where no model is configured.
-    `fault` says why no judge could judge, where that happened.
     """
 
     state: SessionState
-    verdict: TurnVerdict | None
-    action: Action
+    verdict: Verdict
     is_enforced: bool
     reply: str | None = None
     reply_kind: ReplyKind = ReplyKind.NONE
-    contradicts_itself: bool = False
-    fault: str = ""
+
+    @property
+    def action(self) -> Action:
+        """What the policy says."""
+        return self.verdict.action
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """What this turn added to the ledger."""
-        return self.verdict.evidence if self.verdict else ()
+        """What speaks for and against an attack in this turn, in nats."""
+        return self.verdict.evidence
 
     @property
     def is_blocked(self) -> bool:
         """Whether the turn was kept from the model."""
         return self.is_enforced and self.action is Action.BLOCK
+
+    @property
+    def stripped(self) -> tuple[int, ...]:
+        """Which contents must be replaced before the turn goes on, by index."""
+        if not self.is_enforced:
+            return ()
+        return tuple(f.index for f in self.verdict.content if f.action is Action.STRIP)
 
 
 class Controller:
@@ -124,21 +133,13 @@ class Controller:
         user_input: str,
         *,
         tenant: str = "default",
-        tool_contents: Sequence[str] = (),
+        contents: Sequence[Content | str] = (),
         client: ClientHints | None = None,
-        history_rewritten: bool = False,
         now: float | None = None,
     ) -> TurnResult:
         """Judge one user turn and, where a model is configured and the turn passes, answer it."""
-        result = await self.judge_turn(
-            session_id,
-            user_input,
-            tenant=tenant,
-            tool_contents=tool_contents,
-            client=client,
-            history_rewritten=history_rewritten,
-            now=now,
-        )
+        turn = self._input(user_input, contents=contents, client=client)
+        result = await self.judge_turn(session_id, turn, tenant=tenant, now=now)
         provider = self._model()
         if result.is_blocked or provider is None:
             return result
@@ -149,7 +150,7 @@ class Controller:
         self, session_id: str | UUID, user_input: str, *, tenant: str = "default"
     ) -> AsyncIterator[str | TurnResult]:
         """Like `process_turn`, yielding the answer in pieces and the TurnResult last."""
-        result = await self.judge_turn(session_id, user_input, tenant=tenant)
+        result = await self.judge_turn(session_id, self._input(user_input), tenant=tenant)
         provider = self._model()
         if result.is_blocked or provider is None:
             if result.reply:
@@ -165,30 +166,19 @@ class Controller:
     async def judge_turn(
         self,
         session_id: str | UUID,
-        user_input: str,
+        turn: TurnInput,
         *,
         tenant: str = "default",
-        tool_contents: Sequence[str] = (),
-        client: ClientHints | None = None,
-        history_rewritten: bool = False,
         known: SessionState | None = None,
         now: float | None = None,
     ) -> TurnResult:
-        """Judge and record one user turn; the model is not called.
+        """Judge and record one turn; the model is not called.
 
         A session that changes meanwhile is judged anew. With `known`, the session as the caller
         has read it, it is a VersionConflict instead, so that the caller can see whether this turn
         was the change.
         """
-        if not isinstance(user_input, str):
-            raise InputError("user_input must be a string.")
         key = SessionKey(session_id=str(session_id), tenant=tenant)
-        turn = TurnInput(
-            text=user_input,
-            tool_contents=tuple(tool_contents),
-            client=client or ClientHints(),
-            history_rewritten=history_rewritten,
-        )
         for _ in range(MAX_CONFLICTS):
             state = (
                 known
@@ -242,9 +232,39 @@ class Controller:
                 state=new,
                 reply=text,
                 reply_kind=reply.kind,
-                contradicts_itself=_contradicts(new),
             )
         raise StoreError("The session is written too often at once; the reply was not recorded.")
+
+    async def release(
+        self, session_id: str, *, tenant: str = "default", forgive: bool = False
+    ) -> SessionState:
+        """Unlock a session; with `forgive`, what it has shown no longer counts.
+
+        Raises SessionNotFound.
+        """
+        key = SessionKey(session_id=session_id, tenant=tenant)
+        for _ in range(MAX_CONFLICTS):
+            state = await self.store.load(key)
+            if state is None:
+                raise SessionNotFound("There is no such session.")
+            released = replace(state, lock=None, version=state.version + 1)
+            if forgive:
+                released = _forgiven(released)
+            try:
+                await self.store.save(released, expected_version=state.version)
+            except VersionConflict:
+                continue
+            return released
+        raise StoreError("The session is written too often at once; try again.")
+
+    async def put_label(
+        self, session_id: str, label: SessionLabel, *, tenant: str = "default"
+    ) -> None:
+        """Record a person's verdict; a false alarm also forgives and unlocks the session."""
+        key = SessionKey(session_id=session_id, tenant=tenant)
+        await self.store.put_label(key, label)
+        if label.verdict == FALSE_ALARM:
+            await self.release(session_id, tenant=tenant, forgive=True)
 
     async def explain(self, session_id: str, *, tenant: str = "default") -> Explanation:
         """Replay a stored session and explain the verdict on its last turn."""
@@ -253,45 +273,44 @@ class Controller:
 
     async def replay(
         self, session_id: str, config: ControllerConfig, *, tenant: str = "default"
-    ) -> tuple[tuple[TurnVerdict, TurnVerdict], ...]:
+    ) -> tuple[tuple[Verdict, Verdict], ...]:
         """Judge a stored session under this and another configuration, turn by turn."""
         steps = await self._stored_steps(SessionKey(session_id=session_id, tenant=tenant))
         other = await asyncio.to_thread(TurnJudge.open, config, encoder=self.judge.encoder)
 
-        def both() -> tuple[tuple[TurnVerdict, TurnVerdict], ...]:
+        def both() -> tuple[tuple[Verdict, Verdict], ...]:
             pairs = zip(walk(self.judge, steps), walk(other, steps), strict=True)
             return tuple((ours[0], theirs[0]) for ours, theirs in pairs)
 
         return await asyncio.to_thread(both)
 
-    def judge_messages(self, messages: Sequence[Message]) -> tuple[TurnVerdict, ...]:
-        """Judge a whole conversation without storing anything."""
-        return tuple(verdict for verdict, _ in walk(self.judge, steps_of(messages)))
+    def _input(
+        self,
+        text: str,
+        *,
+        contents: Sequence[Content | str] = (),
+        client: ClientHints | None = None,
+    ) -> TurnInput:
+        if not isinstance(text, str):
+            raise InputError("user_input must be a string.")
+        return TurnInput(
+            text=text,
+            contents=tuple(Content(text=c) if isinstance(c, str) else c for c in contents),
+            system=self.config.system_prompt,
+            client=client or ClientHints(),
+        )
 
     async def _judged(self, state: SessionState, turn: TurnInput, now: float) -> TurnResult:
         is_enforced = self.config.mode == "enforce"
         try:
             verdict, after = await asyncio.to_thread(self.judge.judge, state, turn, now=now)
-            if self._second is not None and DOUBT[0] <= verdict.mode <= DOUBT[1]:
-                metrics = await self._second.evaluate(user=turn.text)
-                second = replace(turn, judged=metrics.worst.falsehood)
-                verdict, after = await asyncio.to_thread(self.judge.judge, state, second, now=now)
         except (EvaluationError, ModelError) as error:
             if self.config.on_evaluator_error == "raise":
                 raise
-            is_refused = self.config.on_evaluator_error == "block"
-            counted = replace(state.profile, turns=state.turn_count + 1)
-            return TurnResult(
-                state=replace(state, profile=counted, updated=max(state.updated, now)),
-                verdict=None,
-                action=Action.BLOCK if is_refused else Action.ALLOW,
-                is_enforced=is_enforced,
-                reply=self.config.refusal if is_refused and is_enforced else None,
-                fault=str(error),
-            )
-        result = TurnResult(
-            state=after, verdict=verdict, action=verdict.action, is_enforced=is_enforced
-        )
+            return self._unjudged(state, now, str(error))
+        if self._second is not None and DOUBT[0] <= self._range(verdict) <= DOUBT[1]:
+            verdict, after = await self._second_opinion(state, turn, now, verdict, after)
+        result = TurnResult(state=after, verdict=verdict, is_enforced=is_enforced)
         if not result.is_blocked:
             return result
         refusal = reply_record(self.config.refusal, now)
@@ -302,13 +321,58 @@ class Controller:
             result, state=refused, reply=self.config.refusal, reply_kind=ReplyKind.REFUSED
         )
 
+    def _range(self, verdict: Verdict) -> Mode:
+        return mode_for(verdict.turn_risk, self.judge.weights.modes)
+
+    async def _second_opinion(
+        self,
+        state: SessionState,
+        turn: TurnInput,
+        now: float,
+        verdict: Verdict,
+        after: SessionState,
+    ) -> tuple[Verdict, SessionState]:
+        """Return the verdict with a further judge's word; where it fails, ours stands."""
+        assert self._second is not None
+        try:
+            metrics = await self._second.evaluate(
+                user=turn.text,
+                system=system_of(state, turn) or None,
+                conversation=said_before(state),
+            )
+        except PromptGuardError as error:
+            return replace(verdict, fault=f"Second opinion: {error}"), after
+        return self.judge.reconsider(state, verdict, after, metrics.worst.falsehood, now=now)
+
+    def _unjudged(self, state: SessionState, now: float, fault: str) -> TurnResult:
+        """Return the result of a turn that no judge could judge: what the policy says."""
+        is_refused = self.config.on_evaluator_error == "block"
+        is_enforced = self.config.mode == "enforce"
+        turn = state.turn_count + 1
+        return TurnResult(
+            state=replace(
+                state,
+                profile=replace(state.profile, turns=turn),
+                updated=max(state.updated, now),
+            ),
+            verdict=Verdict(
+                turn=turn,
+                action=Action.BLOCK if is_refused else Action.ALLOW,
+                mode=state.mode,
+                accumulated_risk=state.accumulated_risk,
+                fault=fault,
+            ),
+            is_enforced=is_enforced,
+            reply=self.config.refusal if is_refused and is_enforced else None,
+        )
+
     async def _saved(
         self, before: SessionState, result: TurnResult, turn: TurnInput, now: float
     ) -> TurnResult:
-        said = [(Role.USER, turn.text), *((Role.TOOL, text) for text in turn.tool_contents)]
+        spoken = [(Role.USER, turn.text), *((Role.TOOL, c.text) for c in turn.contents)]
         if result.is_blocked and result.reply:
-            said.append((Role.ASSISTANT, result.reply))
-        found = verdict_json(result.verdict) if result.verdict else ""
+            spoken.append((Role.ASSISTANT, result.reply))
+        verdict = result.verdict.to_json()
         entries = tuple(
             entry_of(
                 role,
@@ -317,9 +381,9 @@ class Controller:
                 position=before.message_count + index,
                 now=now,
                 keeping=self.config.store_text,
-                verdict="" if index else found,
+                verdict="" if index else verdict,
             )
-            for index, (role, text) in enumerate(said)
+            for index, (role, text) in enumerate(spoken)
         )
         state = replace(
             self._redacted(result.state),
@@ -337,6 +401,7 @@ class Controller:
             state,
             recent=tuple(replace(record, excerpt="", key_terms=()) for record in state.recent),
             segments=tuple(replace(segment, key_terms=()) for segment in state.segments),
+            system="",
         )
 
     def _kept(self, reply: ReplyRecord) -> ReplyRecord:
@@ -357,7 +422,11 @@ class Controller:
         key = SessionKey(session_id=result.state.session_id, tenant=result.state.tenant)
         stored = await self.store.transcript(key)
         if all(entry.content is not None for entry in stored):
-            said = [Message(role=e.role, content=e.content or "") for e in stored]
+            withheld = _withheld(result)
+            said = [
+                Message(role=e.role, content=STRIPPED if e.position in withheld else e.content or "")
+                for e in stored
+            ]
         else:
             said = said_before(result.state)
         return [*messages, *said]
@@ -368,11 +437,27 @@ class Controller:
             raise SessionNotFound(
                 "There is no such session; `promptguard sessions list` shows what is stored."
             )
-        return steps_from(entries)
+        state = await self.store.load(key)
+        return steps_from(entries, system=state.system if state is not None else "")
 
 
-def _contradicts(state: SessionState) -> bool:
-    messages = [m for m in said_before(state) if m.content]
-    if sum(m.role is Role.ASSISTANT for m in messages) < 2:
-        return False
-    return judge_contradiction(messages).is_contradiction
+def _withheld(result: TurnResult) -> frozenset[int]:
+    """Return the positions of the contents of this turn that the model must not see."""
+    first = result.state.message_count - len(result.verdict.content)
+    return frozenset(first + index for index in result.stripped)
+
+
+def _forgiven(state: SessionState) -> SessionState:
+    """Return a session whose evidence was found to be a false alarm."""
+    return replace(
+        state,
+        ledger=Ledger(),
+        mode=Mode.SAFE,
+        accumulated_risk=0.0,
+        recent=tuple(
+            replace(record, turn_risk=0.0, message_risk=0.0, is_flagged=False)
+            for record in state.recent
+        ),
+        residues=(),
+        escalations=(),
+    )

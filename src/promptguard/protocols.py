@@ -8,11 +8,12 @@ from typing import Protocol
 
 from promptguard.conversation import Message
 from promptguard.core.neutrosophic import Neutrosophic
-from promptguard.model.reading import ContextReading, MessageReading
+from promptguard.model.reading import ContextReading, DocumentReading, MessageReading
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.text.views import TextViews
 from promptguard.usage import Usage
 from promptguard.vector import Vector
+from promptguard.verdict import SignalScore
 
 # --- judging one layer -----------------------------------------------------------------------
 
@@ -55,13 +56,25 @@ class Judge(Protocol):
 
 
 class Encoder(Protocol):
-    """The embedded model as the rest of the product sees it: synchronous, pure, thread-safe."""
+    """The embedded readers as the rest of the product sees them: synchronous, pure, thread-safe.
 
-    def read_messages(self, texts: Sequence[str]) -> tuple[MessageReading, ...]:
+    With `thorough` the second reader is asked as well.
+    """
+
+    def read_messages(
+        self, texts: Sequence[str], *, thorough: bool = False
+    ) -> tuple[MessageReading, ...]:
         """Judge each text on its own."""
 
-    def read_context(self, messages: Sequence[Message]) -> ContextReading:
-        """Judge a conversation window: is an attack in progress?"""
+    def read_context(
+        self, messages: Sequence[Message], *, system: str = "", thorough: bool = False
+    ) -> ContextReading:
+        """Judge the last user turn in the light of the system prompt and all before it."""
+
+    def read_documents(
+        self, contents: Sequence[str], *, task: str = "", thorough: bool = False
+    ) -> tuple[DocumentReading, ...]:
+        """Judge untrusted contents beside the user's task."""
 
     def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """Return one unit vector per text."""
@@ -102,7 +115,8 @@ class TurnContext:
 
     `state` is the session before this turn. `message_risk` is the risk of the message taken
     alone, in [0,1]. `reading`, `context` and `embedding` are None where no model is in use.
-    `untrusted` are the readings of tool results and documents that came with the turn.
+    `concepts` is what the text speaks of in any language, with its places in the folded text. `earlier` holds the scores of the
+    signals that were computed before, by name, so that none is computed twice.
     """
 
     state: SessionState
@@ -115,22 +129,15 @@ class TurnContext:
     reading: MessageReading | None = None
     context: ContextReading | None = None
     embedding: Vector | None = None
-    untrusted: tuple[MessageReading, ...] = ()
+    concepts: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     history_rewritten: bool = False
     client: ClientHints = field(default_factory=ClientHints)
+    earlier: Mapping[str, SignalScore] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalScore:
-    """A signal's word on one turn: a score in [0,1], higher is riskier, and why in one line.
-
-    `parts` carries numbers that later turns or readers need (such as a posterior), by name.
-    """
-
-    name: str
-    score: float
-    reason: str = ""
-    parts: Mapping[str, float] = field(default_factory=dict)
+    def score_of(self, signal: str) -> float:
+        """Return the score of a signal computed before this one; 0 where it is not in use."""
+        found = self.earlier.get(signal)
+        return 0.0 if found is None else found.score
 
 
 Signal = Callable[[TurnContext], SignalScore]

@@ -8,40 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from promptguard.conversation import Role
 from promptguard.errors import DataError
+from promptguard.verdict import Action, Mode
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 RECENT_TURNS = 10
-SEGMENT_TURNS = 5
 MAX_SEGMENTS = 10
 EXCERPT_BYTES = 1200
-
-
-class Mode(IntEnum):
-    """How a conversation stands; the order is the order of risk."""
-
-    SAFE = 0
-    CAUTIOUS = 1
-    ELEVATED = 2
-    SUSPECT = 3
-    CRITICAL = 4
-    UNSAFE = 5
-
-
-class Action(StrEnum):
-    """What is done about a turn."""
-
-    ALLOW = "allow"
-    ANNOTATE = "annotate"
-    STEER = "steer"
-    REVIEW = "review"
-    BLOCK = "block"
 
 
 class ReplyKind(StrEnum):
@@ -55,31 +34,31 @@ class ReplyKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """One entry of the ledger: what `signal` said of `turn`, in nats, before any leak."""
+class LedgerEntry:
+    """What one turn added to the session's evidence, and the share of it not yet faded.
+
+    `signals` names what spoke for it; their nats sum to `nats`.
+    """
 
     turn: int
-    signal: str
     nats: float
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
-    """What is left of a signal's entries too old to be listed; `frozen` of it never leaks."""
-
-    signal: str
-    nats: float
-    frozen: float
+    retained: float
+    signals: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The evidence so far; `retained[i]` is the share of `entries[i]` not yet leaked away."""
+    """The evidence a session has shown so far."""
 
-    entries: tuple[Evidence, ...] = ()
-    retained: tuple[float, ...] = ()
-    carried: tuple[Carried, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """A session that the policy has closed: since which turn, and why."""
+
+    turn: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,19 +68,18 @@ class ReplyRecord:
     kind: ReplyKind
     excerpt: str
     timestamp: float
-    risk: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRecord:
-    """What is kept of one user turn (with the tool content that came with it)."""
+    """What is kept of one user turn."""
 
     turn: int
     excerpt: str
     content_hash: str
     timestamp: float
     message_risk: float
-    risk: float
+    turn_risk: float
     mode: Mode
     action: Action
     harm_score: float = 0.0
@@ -117,7 +95,7 @@ class TurnRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSummary:
-    """Five turns in a few words: range, key terms, centroid, mean and peak risk."""
+    """Consecutive turns on one subject: range, key terms, centroid, mean and peak risk."""
 
     first_turn: int
     last_turn: int
@@ -133,6 +111,7 @@ class SessionProfile:
 
     turns: int = 0
     blocked: int = 0
+    stripped: int = 0
     flagged: int = 0
     refusals: int = 0
     mode_changes: int = 0
@@ -174,7 +153,10 @@ class ModeEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """Everything that is remembered; a new value for every turn, numbered by `version`."""
+    """Everything that is remembered; a new value for every turn, numbered by `version`.
+
+    `system` is the application's prompt as it was last given, shortened to its ends.
+    """
 
     session_id: str
     tenant: str = "default"
@@ -193,6 +175,8 @@ class SessionState:
     entered: tuple[ModeEntry, ...] = ()
     intent: tuple[float, ...] = ()
     history_rewrites: int = 0
+    lock: Lock | None = None
+    system: str = ""
     config_hash: str = ""
 
     @property
@@ -232,7 +216,7 @@ class SessionState:
                     f"The session was stored in format {found}, this version reads up to "
                     f"{FORMAT_VERSION}; upgrade promptguard."
                 )
-            return _STATE.validate_python(body)
+            return _STATE.validate_python(_upgraded(body, found))
         except ValidationError as error:
             raise DataError(
                 f"A stored session does not have the expected form ({error.error_count()} faults)."
@@ -326,6 +310,25 @@ def _history_messages(recent: Iterable[TurnRecord]) -> Iterable[ConversationMess
                 fil_violations=frozenset(),
                 is_flagged=False,
             )
+
+
+def _upgraded(body: dict[str, Any], found: int) -> dict[str, Any]:
+    """Return a state of an older format in the present one.
+
+    Format 1 kept evidence by signal and one risk a turn; its ledger cannot be carried over, so
+    such a session starts to accumulate anew, with its turns remembered.
+    """
+    if found >= FORMAT_VERSION:
+        return body
+    recent = [
+        {key: value for key, value in record.items() if key != "risk"}
+        | {"turn_risk": record.get("risk", 0.0)}
+        for record in body.get("recent", ())
+    ]
+    for record in recent:
+        if record.get("reply"):
+            record["reply"].pop("risk", None)
+    return {**body, "recent": recent, "ledger": {}}
 
 
 def excerpt_of(text: str, limit_bytes: int = EXCERPT_BYTES) -> str:

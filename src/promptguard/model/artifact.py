@@ -12,29 +12,26 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from promptguard.errors import ModelError
-from promptguard.model.calibration import Platt
+from promptguard.model.calibration import Calibration
 
-OUTPUTS = ("attack", "manipulative", "extractive", "harmful")
-
-
-class Fit(BaseModel):
-    """One fitted scale and shift."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    scale: float
-    shift: float
+MESSAGE_OUTPUTS = ("attack", "manipulative", "extractive", "harmful")
+CONTEXT_OUTPUTS = ("turn", "session")
+OUTPUTS = (*MESSAGE_OUTPUTS, *CONTEXT_OUTPUTS, "document")
 
 
 class Manifest(BaseModel):
-    """What `manifest.json` beside the weights says."""
+    """What `manifest.json` beside the weights says.
+
+    `thresholds` are the probabilities that 2 % of held-out innocent text exceeds.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
     version: str
     license: str
-    base: str
+    base: dict[str, str]
     sha256: dict[str, str]
-    calibration: dict[str, Fit]
+    calibration: dict[str, Calibration]
     thresholds: dict[str, float]
     data: dict[str, int]
 
@@ -47,24 +44,42 @@ class Manifest(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A folder with `model.onnx`, `tokenizer.json`, `word_pairs.npz` and `manifest.json`."""
+    """A folder with the files that `manifest.json` lists.
+
+    `quick.onnx`, `tokenizer.json` and `word_pairs.npz` always, `thorough.onnx` where the
+    thorough reader is installed.
+    """
 
     folder: Path
     manifest: Manifest
 
-    def platt(self, output: str) -> Platt:
-        """Return the calibration of one output."""
-        fit = self.manifest.calibration[output]
-        return Platt(fit.scale, fit.shift)
+    @property
+    def has_thorough(self) -> bool:
+        """Whether the thorough reader is part of these files."""
+        return "thorough.onnx" in self.manifest.sha256
+
+    def checked(self, name: str) -> Path:
+        """Return a file's path; raises ModelError where its content is not the manifest's."""
+        path = self.folder / name
+        try:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError:
+            digest = ""
+        if digest != self.manifest.sha256.get(name):
+            raise ModelError(
+                f"The model file {name} is missing or damaged; run `promptguard model verify`."
+            )
+        return path
 
     def damaged(self) -> tuple[str, ...]:
         """Return the names of files that are missing or differ from the manifest."""
-        return tuple(
-            name
-            for name, expected in self.manifest.sha256.items()
-            if not (self.folder / name).is_file()
-            or hashlib.sha256((self.folder / name).read_bytes()).hexdigest() != expected
-        )
+        bad = []
+        for name in self.manifest.sha256:
+            try:
+                self.checked(name)
+            except ModelError:
+                bad.append(name)
+        return tuple(bad)
 
 
 @cache
@@ -80,7 +95,7 @@ def open_artifact(folder: Path) -> Artifact:
         return Artifact(folder=folder, manifest=Manifest.model_validate(body))
     except OSError:
         raise ModelError(
-            f"No model in {folder}; reinstall promptguard, or name another judge with --model."
+            f"No model in {folder}; reinstall ayniguard, or name another judge with --model."
         ) from None
     except (ValueError, ValidationError):
-        raise ModelError(f"The manifest in {folder} is broken; reinstall promptguard.") from None
+        raise ModelError(f"The manifest in {folder} is broken; reinstall ayniguard.") from None

@@ -1,21 +1,31 @@
-"""From logits to probabilities: one fitted scale and shift per output."""
+"""From logits to probabilities: how much each reader counts, fitted on data they did not see."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
 
 
-@dataclass(frozen=True, slots=True)
-class Platt:
-    """Probability = sigmoid(scale · logit + shift), fitted on data the model was not trained on."""
+class Blend(BaseModel):
+    """Log-odds = quick · its logit + thorough · its logit + shift."""
 
-    scale: float = 1.0
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    quick: float
+    thorough: float = 0.0
     shift: float = 0.0
 
-    def probability(self, logit: float) -> float:
-        """Return the calibrated probability of a logit."""
-        return sigmoid(self.scale * logit + self.shift)
+    def probability(self, quick: float, thorough: float = 0.0) -> float:
+        """Return the calibrated probability of the readers' logits."""
+        return sigmoid(self.quick * quick + self.thorough * thorough + self.shift)
+
+
+class Calibration(BaseModel):
+    """One output's blend where the quick reader stands alone, and where both were asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    alone: Blend
+    both: Blend
 
 
 def sigmoid(value: float) -> float:
@@ -24,3 +34,9 @@ def sigmoid(value: float) -> float:
         return 1.0 / (1.0 + math.exp(-value))
     grown = math.exp(value)
     return grown / (1.0 + grown)
+
+
+def log_odds(probability: float) -> float:
+    """Return the log-odds of a probability, held within finite bounds."""
+    kept = min(max(probability, 1e-6), 1 - 1e-6)
+    return math.log(kept / (1 - kept))

@@ -1,6 +1,6 @@
-"""How token ids are laid out for the encoder: windows over a message, one over a conversation.
+"""How token ids are laid out for the encoders: messages, conversations, untrusted documents.
 
-Training and serving both cut text here, so that the model sees what it was taught.
+Training and serving both cut text here, so that the models see what they were taught.
 """
 
 from __future__ import annotations
@@ -11,7 +11,31 @@ CLS, SEP = 101, 102
 WINDOW, STRIDE = 160, 120
 MAX_WINDOWS = 24
 CONTEXT = 192
-USER_TOKENS, ASSISTANT_TOKENS, LAST_TOKENS = 48, 14, 80
+SYSTEM_TOKENS, USER_TOKENS, ASSISTANT_TOKENS, LAST_TOKENS = 40, 48, 14, 80
+TASK_TOKENS = 32
+USER, ASSISTANT, SYSTEM, TOOL = range(4)
+_SPEAKERS = {"user": USER, "assistant": ASSISTANT, "system": SYSTEM, "tool": TOOL}
+
+Window = tuple[list[int], list[int]]
+"""Token ids, and who speaks each of them."""
+
+
+def spread(count: int, limit: int) -> list[int]:
+    """Return at most `limit` of the indices below `count`, evenly from the first to the last."""
+    if count <= limit:
+        return list(range(count))
+    if limit == 1:
+        return [0]
+    return [round(index * (count - 1) / (limit - 1)) for index in range(limit)]
+
+
+def starts_of(length: int, body: int, stride: int) -> list[int]:
+    """Return where the windows of `body` tokens begin that cover `length` tokens."""
+    if length <= body:
+        return [0]
+    starts = list(range(0, length - body + stride, stride))
+    starts[-1] = length - body
+    return starts
 
 
 def message_windows(ids: Sequence[int], limit: int = MAX_WINDOWS) -> list[list[int]]:
@@ -21,14 +45,9 @@ def message_windows(ids: Sequence[int], limit: int = MAX_WINDOWS) -> list[list[i
     the last; `is_cut` says so.
     """
     body = WINDOW - 2
-    if len(ids) <= body:
-        return [[CLS, *ids, SEP]]
-    starts = list(range(0, len(ids) - body + STRIDE, STRIDE))
-    starts[-1] = len(ids) - body
-    if len(starts) > limit:
-        last = len(starts) - 1
-        starts = [starts[round(index * last / (limit - 1))] for index in range(limit)]
-    return [[CLS, *ids[start : start + body], SEP] for start in starts]
+    starts = starts_of(len(ids), body, STRIDE)
+    chosen = [starts[index] for index in spread(len(starts), limit)]
+    return [[CLS, *ids[start : start + body], SEP] for start in chosen]
 
 
 def is_cut(length: int, limit: int = MAX_WINDOWS) -> bool:
@@ -44,26 +63,43 @@ def shorten(ids: Sequence[int], limit: int) -> list[int]:
     return [*ids[:head], *ids[len(ids) - (limit - head) :]]
 
 
-def context_window(said: Sequence[tuple[str, Sequence[int]]]) -> tuple[list[int], list[int]]:
-    """Lay the last turns out in one window, newest last; return token ids and speakers.
+def document_windows(
+    task: Sequence[int], ids: Sequence[int], limit: int = MAX_WINDOWS
+) -> list[Window]:
+    """Cut untrusted content into windows, each behind what the user asked for, shortened."""
+    asked = [CLS, *shorten(task, TASK_TOKENS), SEP]
+    body = WINDOW - len(asked) - 1
+    starts = starts_of(len(ids), body, body * 3 // 4)
+    windows = []
+    for index in spread(len(starts), limit):
+        part = [*ids[starts[index] : starts[index] + body], SEP]
+        windows.append(([*asked, *part], [USER] * len(asked) + [TOOL] * len(part)))
+    return windows
 
-    Speaker 1 is the assistant, whose turns are shortened most; turns that do not fit any more
+
+def context_window(
+    said: Sequence[tuple[str, Sequence[int]]], system: Sequence[int] = ()
+) -> Window:
+    """Lay the system prompt and the last turns out in one window, newest last.
+
+    The system prompt and the assistant's turns are shortened most; turns that do not fit any more
     are left out from the oldest on.
     """
+    opening = [*shorten(system, SYSTEM_TOKENS), SEP] if system else []
     pieces: list[tuple[list[int], int]] = []
-    room = CONTEXT - 1
+    room = CONTEXT - 1 - len(opening)
     for index in range(len(said) - 1, -1, -1):
         role, ids = said[index]
-        is_assistant = role == "assistant"
-        limit = ASSISTANT_TOKENS if is_assistant else USER_TOKENS
-        if index == len(said) - 1 and not is_assistant:
+        speaker = _SPEAKERS[role]
+        limit = ASSISTANT_TOKENS if speaker == ASSISTANT else USER_TOKENS
+        if index == len(said) - 1 and speaker != ASSISTANT:
             limit = LAST_TOKENS
         piece = [*shorten(ids, limit), SEP]
         if len(piece) > room:
             break
         room -= len(piece)
-        pieces.append((piece, int(is_assistant)))
-    tokens, speakers = [CLS], [0]
+        pieces.append((piece, speaker))
+    tokens, speakers = [CLS, *opening], [USER] + [SYSTEM] * len(opening)
     for piece, speaker in reversed(pieces):
         tokens += piece
         speakers += [speaker] * len(piece)

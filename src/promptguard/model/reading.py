@@ -1,10 +1,12 @@
-"""What the embedded model says: probabilities, and how far they can be trusted."""
+"""What the embedded readers say: calibrated probabilities, and how far they can be trusted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from promptguard.vector import Vector
+
+QUICK, THOROUGH = "quick", "thorough"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +15,8 @@ class MessageReading:
 
     `attack` is the calibrated probability that any of them holds. `disagreement` in [0,1] is
     how far the windows of a long text differ; `familiarity` in [0,1] is the share of the text
-    that the vocabulary knows; `is_truncated` says that the bound on length was reached.
+    that the vocabulary knows; `is_truncated` says that the bound on length was reached. `start`
+    and `end` are the characters of the window that scored highest. `readers` were asked.
     """
 
     manipulative: float
@@ -24,13 +27,37 @@ class MessageReading:
     disagreement: float = 0.0
     familiarity: float = 1.0
     is_truncated: bool = False
+    start: int = 0
+    end: int = 0
     embedding: Vector | None = None
+    readers: tuple[str, ...] = (QUICK,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextReading:
-    """A conversation window judged as a whole: probability that an attack is in progress."""
+    """The last user turn in the light of the system prompt and of all before it.
 
-    attack: float
+    `turn` is the probability that answering it serves an attack, `session` that an attack was
+    tried anywhere so far.
+    """
+
+    turn: float
+    session: float
     turns: int
     is_truncated: bool = False
+    readers: tuple[str, ...] = (QUICK,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentReading:
+    """Untrusted content beside the user's request: does it give orders of its own?
+
+    `start` and `end` are the characters of the window that scored highest.
+    """
+
+    order: float
+    windows: int = 1
+    start: int = 0
+    end: int = 0
+    is_truncated: bool = False
+    readers: tuple[str, ...] = (QUICK,)

@@ -1,4 +1,4 @@
-"""Why a conversation stands where it stands: contributions by turn and by signal."""
+"""Why a session stands where it stands: contributions by turn and by signal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from promptguard.risk.ledger import contributions, risk_of, total
-from promptguard.state import Evidence, Ledger
+from promptguard.risk.weights import MemoryWeights
+from promptguard.state import Ledger
+from promptguard.verdict import Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +24,8 @@ class Attribution:
     by_signal: tuple[tuple[str, float], ...]
 
 
-def attribute(ledger: Ledger, prior: float) -> Attribution:
-    """Return what every turn and every signal contributes to the present risk."""
+def attribute(ledger: Ledger, memory: MemoryWeights) -> Attribution:
+    """Return what every turn and every signal contributes to the accumulated risk."""
     entries = contributions(ledger)
     turns: dict[int, list[float]] = defaultdict(list)
     signals: dict[str, list[float]] = defaultdict(list)
@@ -32,18 +34,10 @@ def attribute(ledger: Ledger, prior: float) -> Attribution:
         signals[entry.signal].append(entry.nats)
     nats = total(ledger)
     return Attribution(
-        prior=prior,
+        prior=memory.floor,
         nats=nats,
-        risk=risk_of(nats, prior),
+        risk=risk_of(memory.floor + nats),
         entries=entries,
         by_turn=tuple(sorted((turn, math.fsum(v)) for turn, v in turns.items())),
         by_signal=tuple(sorted((name, math.fsum(v)) for name, v in signals.items())),
     )
-
-
-def heaviest_turns(attribution: Attribution, *, before: int) -> tuple[int, ...]:
-    """Return the earlier turns that speak for an attack, the heaviest first."""
-    weighed = [
-        (nats, turn) for turn, nats in attribution.by_turn if 0 <= turn < before and nats > 0
-    ]
-    return tuple(turn for _, turn in sorted(weighed, key=lambda item: (-item[0], item[1])))

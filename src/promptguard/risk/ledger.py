@@ -1,4 +1,10 @@
-"""The evidence ledger: entries in nats that add up, leak, and leave a residue."""
+"""What a session has shown: the strongest evidence so far, fading, attributed to its turns.
+
+The log-odds of the accumulated risk are `floor` plus the entries that are left. A turn adds only
+what its own log-odds exceed what is left of earlier ones, so that nothing counts twice: at the
+moment of the strongest evidence the sum telescopes to that turn's own log-odds, and afterwards it
+fades by turns and by time down to a residue.
+"""
 
 from __future__ import annotations
 
@@ -6,143 +12,81 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from promptguard.protocols import SignalScore
-from promptguard.risk.weights import LeakWeights, Weights
-from promptguard.state import Carried, Evidence, Ledger
+from promptguard.risk.weights import MemoryWeights
+from promptguard.state import Ledger, LedgerEntry
+from promptguard.verdict import Evidence
 
-MAX_ENTRIES = 96
+MAX_ENTRIES = 24
 MATERIAL_NATS = 0.01
 
 
-def total(ledger: Ledger) -> float:
-    """Return the evidence that is left, in nats."""
-    listed = zip(ledger.entries, ledger.retained, strict=True)
-    return math.fsum(
-        [*(entry.nats * share for entry, share in listed), *(c.nats for c in ledger.carried)]
-    )
-
-
-def risk_of(nats: float, prior: float) -> float:
-    """Return the probability of an attack given the evidence and the prior log-odds."""
-    odds = prior + nats
-    if odds >= 0:
-        return 1.0 / (1.0 + math.exp(-odds))
-    grown = math.exp(odds)
+def risk_of(log_odds: float) -> float:
+    """Return the probability of log-odds, without overflow."""
+    if log_odds >= 0:
+        return 1.0 / (1.0 + math.exp(-log_odds))
+    grown = math.exp(log_odds)
     return grown / (1.0 + grown)
 
 
-def contributions(ledger: Ledger) -> tuple[Evidence, ...]:
-    """Return what each entry still weighs; turn -1 stands for turns too old to be listed.
+def total(ledger: Ledger) -> float:
+    """Return the evidence that is left, in nats above the floor."""
+    return math.fsum(entry.nats * entry.retained for entry in ledger.entries)
 
-    The nats of the result sum exactly to `total`.
-    """
-    listed = tuple(
-        replace(entry, nats=entry.nats * share)
-        for entry, share in zip(ledger.entries, ledger.retained, strict=True)
-    )
-    carried = tuple(
-        Evidence(turn=-1, signal=c.signal, nats=c.nats, reason="earlier turns")
-        for c in ledger.carried
-    )
-    return (*carried, *listed)
+
+def accumulated_risk(ledger: Ledger, memory: MemoryWeights) -> float:
+    """Return the probability that the session has shown an attack."""
+    return risk_of(memory.floor + total(ledger))
 
 
 def add_turn(
-    ledger: Ledger, turn: int, scores: Sequence[SignalScore], weights: Weights, prior: float
+    ledger: Ledger,
+    turn: int,
+    evidence: Sequence[Evidence],
+    log_odds: float,
+    memory: MemoryWeights,
+    elapsed_s: float,
 ) -> Ledger:
-    """Return the ledger after one more turn: everything leaks, then the new evidence is added."""
-    risk_before = risk_of(total(ledger), prior)
-    leaked = leak(ledger, weights.leak, risk_before)
-    entries = _relieved(_evidence(leaked, turn, scores, weights), leaked, weights.leak, risk_before)
-    return _bounded(
-        Ledger(
-            entries=(*leaked.entries, *entries),
-            retained=(*leaked.retained, *(1.0 for _ in entries)),
-            carried=leaked.carried,
-        ),
-        weights.leak.residue,
-    )
+    """Return the ledger after a turn of the given log-odds, `elapsed_s` after the one before."""
+    faded = fade(ledger, memory, elapsed_s)
+    gain = log_odds - memory.floor - total(faded)
+    if gain < MATERIAL_NATS:
+        return faded
+    new = LedgerEntry(turn=turn, nats=gain, retained=1.0, signals=_shares(evidence, gain))
+    return _bounded(Ledger(entries=(*faded.entries, new)))
 
 
-def leak(ledger: Ledger, weights: LeakWeights, risk: float) -> Ledger:
-    """Return the ledger one turn later: suspicion fades slowly where risk is high, and never
-    below its residue; credit for calm turns fades fast, so that none can be saved up.
-
-    Where risk is high credit fades as slowly as suspicion, lest risk rise by mere waiting.
-    """
-    is_slow = risk >= weights.slow_from_risk
-    half_life = weights.slow_half_life_turns if is_slow else weights.half_life_turns
-    factor = 2.0 ** (-1.0 / half_life)
-    credit = factor if is_slow else 2.0 ** (-1.0 / weights.credit_half_life_turns)
-    return replace(
-        ledger,
-        retained=tuple(
-            max(weights.residue, share * factor) if entry.nats > 0 else share * credit
-            for entry, share in zip(ledger.entries, ledger.retained, strict=True)
-        ),
-        carried=tuple(
-            replace(c, nats=c.frozen + (c.nats - c.frozen) * factor) for c in ledger.carried
-        ),
-    )
-
-
-def _evidence(
-    ledger: Ledger, turn: int, scores: Sequence[SignalScore], weights: Weights
-) -> tuple[Evidence, ...]:
-    entries = []
-    for score in scores:
-        weight = weights.signals.get(score.name)
-        if weight is None:
-            continue
-        nats = weight.nats(score.score)
-        if weight.kind == "level":
-            nats -= math.fsum(
-                [
-                    *(
-                        entry.nats * share
-                        for entry, share in zip(ledger.entries, ledger.retained, strict=True)
-                        if entry.signal == score.name
-                    ),
-                    *(c.nats for c in ledger.carried if c.signal == score.name),
-                ]
-            )
-        if abs(nats) >= MATERIAL_NATS:
-            entries.append(Evidence(turn=turn, signal=score.name, nats=nats, reason=score.reason))
-    return tuple(entries)
-
-
-def _relieved(
-    entries: tuple[Evidence, ...], ledger: Ledger, weights: LeakWeights, risk_before: float
-) -> tuple[Evidence, ...]:
-    """Scale an exonerating turn down: it takes little from what is suspected already."""
-    change = math.fsum(entry.nats for entry in entries)
-    suspected = total(ledger)
-    is_slow = risk_before >= weights.slow_from_risk
-    relief = weights.slow_relief_nats if is_slow else weights.relief_nats
-    if change >= 0 or suspected <= relief:
-        return entries
-    share = min(1.0, relief / -change)
-    return tuple(
-        scaled
-        for scaled in (replace(entry, nats=entry.nats * share) for entry in entries)
-        if abs(scaled.nats) >= MATERIAL_NATS
-    )
-
-
-def _bounded(ledger: Ledger, residue: float) -> Ledger:
-    surplus = len(ledger.entries) - MAX_ENTRIES
-    if surplus <= 0:
-        return ledger
-    carried = {c.signal: c for c in ledger.carried}
-    for entry, share in zip(ledger.entries[:surplus], ledger.retained[:surplus], strict=True):
-        before = carried.get(entry.signal, Carried(signal=entry.signal, nats=0.0, frozen=0.0))
-        carried[entry.signal] = replace(
-            before,
-            nats=before.nats + entry.nats * share,
-            frozen=before.frozen + max(0.0, entry.nats) * min(share, residue),
-        )
+def fade(ledger: Ledger, memory: MemoryWeights, elapsed_s: float) -> Ledger:
+    """Return the ledger one turn later."""
+    kept = memory.kept(elapsed_s)
     return Ledger(
-        entries=ledger.entries[surplus:],
-        retained=ledger.retained[surplus:],
-        carried=tuple(carried.values()),
+        entries=tuple(
+            replace(entry, retained=max(memory.residue, entry.retained * kept))
+            for entry in ledger.entries
+        )
     )
+
+
+def contributions(ledger: Ledger) -> tuple[Evidence, ...]:
+    """Return what each turn and signal still weighs; the nats sum to `total`."""
+    return tuple(
+        Evidence(turn=entry.turn, signal=signal, nats=nats * entry.retained)
+        for entry in ledger.entries
+        for signal, nats in entry.signals
+    )
+
+
+def _shares(evidence: Sequence[Evidence], gain: float) -> tuple[tuple[str, float], ...]:
+    """Split a gain over the signals that speak for it, by how much they say."""
+    speaking = {e.signal: e.nats for e in evidence if e.nats > 0}
+    whole = math.fsum(speaking.values())
+    if not whole:
+        return (("prior", gain),)
+    return tuple((signal, gain * nats / whole) for signal, nats in speaking.items())
+
+
+def _bounded(ledger: Ledger) -> Ledger:
+    """Keep the strongest entries: what is dropped weighs least."""
+    if len(ledger.entries) <= MAX_ENTRIES:
+        return ledger
+    weakest = min(ledger.entries, key=lambda entry: entry.nats * entry.retained)
+    return Ledger(entries=tuple(entry for entry in ledger.entries if entry is not weakest))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from promptguard.risk.weights import ModeWeights
-from promptguard.state import Mode
+from promptguard.verdict import Mode
 
 
 def mode_for(risk: float, weights: ModeWeights, previous: Mode = Mode.SAFE) -> Mode:

@@ -1,4 +1,4 @@
-"""The fitted numbers: how many nats a score is worth, how evidence leaks, where modes begin."""
+"""The fitted numbers: how many nats a score is worth, how evidence fades, where modes begin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from promptguard.errors import ConfigError
-from promptguard.state import Mode
+from promptguard.verdict import Mode
 
 _HAIR = 1e-6  # above the line, whatever rounding does
 PRESETS = {"strict": 0.05, "balanced": 0.01, "permissive": 0.002}
@@ -24,48 +24,42 @@ class _Part(BaseModel):
 
 
 class SignalWeight(_Part):
-    """How a score becomes nats: `scale` · link(score) + `shift`, clipped to ± `limit`.
+    """How a score becomes nats: `scale` · link(score), clipped to ± `limit`.
 
-    Links: `linear` is the score itself; `logit` its log-odds; `upper` is 0 up to one half and
-    rises to 1 from there, for scores whose lower half says nothing. A score of 0 is no evidence,
-    except under `logit`.
-
-    An `event` adds its nats every turn; a `level` describes the whole conversation so far, so
-    that only its change since the last turn is added.
+    Links: `linear` is the score itself, `logit` its log-odds. A scale of 0 makes the signal a
+    measurement: it is computed and shown, and decides nothing.
     """
 
-    kind: Literal["event", "level"]
-    link: Literal["linear", "logit", "upper"]
+    link: Literal["linear", "logit"]
     scale: float = Field(ge=0.0)
-    shift: float = 0.0
-    limit: float = Field(gt=0.0)
+    limit: float = Field(default=8.0, gt=0.0)
 
     def nats(self, score: float) -> float:
         """Return the evidence of one score."""
         if self.link == "logit":
             kept = min(max(score, 1e-6), 1 - 1e-6)
-            value = self.scale * math.log(kept / (1 - kept)) + self.shift
-        elif self.link == "upper":
-            value = self.scale * max(0.0, 2 * score - 1)
+            value = self.scale * math.log(kept / (1 - kept))
         else:
-            value = self.scale * score + (self.shift if score else 0.0)
+            value = self.scale * score
         return min(max(value, -self.limit), self.limit)
 
 
-class LeakWeights(_Part):
-    """How evidence fades: suspicion slowly, credit for calm turns fast.
+class MemoryWeights(_Part):
+    """How what a session has shown fades: by turns and by time, never below `residue`.
 
-    From `slow_from_risk` on, the slow numbers hold. Suspicion keeps `residue` of itself for
-    good; a calm turn takes at most `relief_nats` from it.
+    `floor` is the log-odds of a session that has shown nothing.
     """
 
     half_life_turns: float = Field(gt=0)
-    slow_half_life_turns: float = Field(gt=0)
-    slow_from_risk: float = Field(ge=0, le=1)
-    credit_half_life_turns: float = Field(gt=0)
+    half_life_s: float = Field(gt=0)
     residue: Annotated[float, Field(ge=0, le=1)]
-    relief_nats: float = Field(ge=0)
-    slow_relief_nats: float = Field(ge=0)
+    floor: float = Field(lt=0)
+
+    def kept(self, elapsed_s: float) -> float:
+        """Return the share of evidence left after one turn and `elapsed_s` seconds."""
+        return float(
+            2.0 ** (-1.0 / self.half_life_turns) * 2.0 ** (-max(0.0, elapsed_s) / self.half_life_s)
+        )
 
 
 class ModeWeights(_Part):
@@ -88,11 +82,28 @@ class ModeWeights(_Part):
         return math.log(start / (1 - start))
 
 
+class Priors(_Part):
+    """Prior log-odds by kind of traffic: a session's first turn, a later one, a document."""
+
+    first: float
+    later: float
+    document: float
+
+
 class Budget(_Part):
-    """The prior log-odds at which `share` of benign conversations reach the blocking mode."""
+    """The priors at which `share` of benign traffic of each kind reaches the blocking mode."""
 
     share: float = Field(gt=0, le=0.5)
-    prior: float
+    first: float
+    later: float
+    document: float
+
+
+class DoubtWeights(_Part):
+    """Where the thorough reader is asked: log-odds of the quick reading within these bounds."""
+
+    low: float
+    high: float
 
 
 class Weights(_Part):
@@ -101,7 +112,9 @@ class Weights(_Part):
     version: str
     fitted_on: str
     signals: dict[str, SignalWeight]
-    leak: LeakWeights
+    documents: dict[str, SignalWeight]
+    memory: MemoryWeights
+    doubt: DoubtWeights
     modes: ModeWeights
     budgets: tuple[Budget, ...] = Field(min_length=1)
 
@@ -115,12 +128,28 @@ class Weights(_Part):
             raise ValueError("budgets must be in rising order of share")
         return self
 
-    def prior_for(self, share: float) -> float:
-        """Return the prior log-odds for a false-positive budget, between the fitted points.
+    def weight_of(self, signal: str) -> SignalWeight:
+        """Return a signal's weight; a signal without one would be silently ignored."""
+        if signal not in self.signals:
+            raise ConfigError(
+                f"The signal {signal!r} has no weight; add [signals.{signal}] to the weights file "
+                "(link, scale), with scale = 0 to measure without deciding."
+            )
+        return self.signals[signal]
+
+    def priors_for(self, share: float) -> Priors:
+        """Return the priors for a false-positive budget, between the fitted points.
 
         Outside the fitted range the nearest point holds: no promise is made beyond the data.
         """
-        points = [(math.log(budget.share), budget.prior) for budget in self.budgets]
+        return Priors(
+            first=self._prior(share, "first"),
+            later=self._prior(share, "later"),
+            document=self._prior(share, "document"),
+        )
+
+    def _prior(self, share: float, kind: str) -> float:
+        points = [(math.log(b.share), float(getattr(b, kind))) for b in self.budgets]
         wanted = math.log(share)
         if wanted <= points[0][0]:
             return points[0][1]
@@ -133,14 +162,14 @@ class Weights(_Part):
         """Return the weights of an engine without the model, where the rules decide.
 
         A rule score of `block_at`, from which the rules block by themselves, then reaches the
-        blocking mode from a clean ledger.
+        blocking mode.
         """
         needed = self.modes.odds_of(Mode.CRITICAL) - prior + _HAIR
-        old = self.signals.get("fil")
-        if old is None or old.link != "linear" or old.nats(block_at) >= needed:
+        old = self.weight_of("fil")
+        if old.link != "linear" or old.nats(block_at) >= needed:
             return self
         scale = needed / block_at
-        fil = old.model_copy(update={"scale": scale, "limit": max(old.limit, scale), "shift": 0.0})
+        fil = SignalWeight(link="linear", scale=scale, limit=max(old.limit, scale))
         return self.model_copy(update={"signals": self.signals | {"fil": fil}})
 
 

@@ -1,7 +1,9 @@
 """Named functions from a turn to a score.
 
 A signal is `TurnContext -> SignalScore`, pure and synchronous. Importing this package loads
-nothing: `load_signals()` imports the modules below, which register themselves.
+nothing: `load_signals()` imports the modules below, which register themselves in the order in
+which they are computed; those of installed packages (entry point group `promptguard.signal`) come
+after them.
 """
 
 from __future__ import annotations
@@ -14,23 +16,31 @@ from promptguard.registry import Registry
 
 SIGNALS: Registry[Signal] = Registry("signal")
 _MODULES = (
-    "keywords",
-    "trajectory",
-    "coherence",
-    "information_gathering",
-    "intent",
     "semantic",
     "context",
-    "behavior",
-    "probing",
-    "response",
+    "concepts",
+    "keywords",
     "fil",
+    "continuation",
+    "probing",
+    "trajectory",
+    "information_gathering",
+    "coherence",
+    "behavior",
+    "response",
+    "intent",
 )
 
 
+def load_signals(names: tuple[str, ...] | None = None) -> tuple[tuple[str, Signal], ...]:
+    """Return the signals of these names, or all, in the order in which they are computed."""
+    registry = _registered()
+    chosen = registry.names() if names is None else names
+    return tuple((name, registry.get(name)) for name in chosen)
+
+
 @cache
-def load_signals() -> Registry[Signal]:
-    """Return the registry with every built-in signal in it."""
+def _registered() -> Registry[Signal]:
     for module in _MODULES:
         import_module(f"promptguard.signals.{module}")
     return SIGNALS

@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import SignalScore, TurnContext
+from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.phrases import Phrase, matchable, says
 from promptguard.signals.score import clipped, either, scored
 from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
 from promptguard.signals.trajectory import turn_risks
 from promptguard.signals.tuning import read_tuning
+from promptguard.verdict import SignalScore
 
 _SAME_CLOCK_S = 1e-3
 

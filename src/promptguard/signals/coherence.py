@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import SignalScore, TurnContext
+from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.score import scored
 from promptguard.signals.subject import current_vector, mean_vector, similarity, vector_of
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import TopicSummary
 from promptguard.vector import Vector
+from promptguard.verdict import SignalScore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import FilReading, SignalScore, TurnContext
+from promptguard.protocols import FilReading, TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.score import scored
 from promptguard.signals.tuning import read_tuning
+from promptguard.verdict import SignalScore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +19,14 @@ class _Tuning:
 
 @SIGNALS.register("fil")
 def fil(ctx: TurnContext) -> SignalScore:
-    """Return the stored harm score; 1 for a hard violation, a floor where harm escalates."""
+    """Return the stored harm score; 1 for a hard violation, a floor where harm escalates.
+
+    A message that itself shows nothing scores 0, whatever came before: the past is judged by
+    `continuation`, or a harmless turn could never follow a harmful one.
+    """
     reading = ctx.fil
+    if not (reading.violated or reading.features):
+        return scored("fil", 0.0)
     score = 1.0 if reading.is_hard else reading.harm_score
     if reading.escalation and reading.harm_score > 0.0:
         score = max(score, _tuning().escalation_floor)

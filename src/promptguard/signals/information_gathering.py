@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from promptguard.protocols import SignalScore, TurnContext
+from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.phrases import Phrase, matchable, says
 from promptguard.signals.score import scored
 from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
 from promptguard.signals.tuning import read_tuning
+from promptguard.verdict import SignalScore
 
 _STEPS = (Phrase.DEFINITION, Phrase.MECHANISM, Phrase.WEAKNESS, Phrase.EXPLOIT)
 

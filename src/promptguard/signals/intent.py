@@ -9,14 +9,13 @@ from enum import StrEnum
 from functools import cache
 
 from promptguard.errors import DataError
-from promptguard.protocols import SignalScore, TurnContext
+from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.information_gathering import information_gathering
 from promptguard.signals.phrases import Phrase, matchable, says
 from promptguard.signals.score import clipped, scored
 from promptguard.signals.subject import current_subject, overlap, similarity, subject_of
-from promptguard.signals.trajectory import trajectory
 from promptguard.signals.tuning import read_tuning
+from promptguard.verdict import SignalScore
 
 
 class Intent(StrEnum):
@@ -120,8 +119,8 @@ def turn_features(ctx: TurnContext) -> dict[str, float]:
     return {
         Feature.RISK: risk,
         Feature.CALM: 1.0 - risk,
-        Feature.ESCALATION: trajectory(ctx).score,
-        Feature.GATHERING: information_gathering(ctx).score,
+        Feature.ESCALATION: ctx.score_of("trajectory"),
+        Feature.GATHERING: ctx.score_of("information_gathering"),
         Feature.HYPOTHETICAL: float(says(Phrase.HYPOTHETICAL, text)),
         Feature.META: float(says(Phrase.META_INSTRUCTION, text)),
         Feature.DIRECTED: float(says(Phrase.DIRECTED, text)),

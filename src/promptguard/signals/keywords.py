@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import SignalScore, TurnContext
+from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.lexicon import Term, shipped_lexicon
 from promptguard.signals.score import scored
 from promptguard.signals.tuning import read_tuning
 from promptguard.text.normalize import fold
+from promptguard.verdict import SignalScore
 
 _NAMED_TERMS = 4
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import SignalScore, TurnContext
+from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.score import clipped, either, scored
 from promptguard.signals.subject import (
@@ -16,8 +16,9 @@ from promptguard.signals.subject import (
     subject_terms,
 )
 from promptguard.signals.tuning import read_tuning
-from promptguard.state import Action, ReplyKind, TurnRecord
+from promptguard.state import ReplyKind, TurnRecord
 from promptguard.text.terms import key_terms
+from promptguard.verdict import Action, SignalScore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import SignalScore, TurnContext
+from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.score import clipped, scored
 from promptguard.signals.subject import is_same_subject, subject_of
 from promptguard.signals.tuning import read_tuning
-from promptguard.state import Action, ReplyKind, TurnRecord
+from promptguard.state import ReplyKind, TurnRecord
+from promptguard.verdict import Action, SignalScore
 
 _GAVE_IN = (ReplyKind.COMPLIED, ReplyKind.OPERATIONAL)
 _POSITIONS = {

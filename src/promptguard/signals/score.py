@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from promptguard.protocols import SignalScore
+from promptguard.verdict import SignalScore
 
 
 def clipped(value: float) -> float:

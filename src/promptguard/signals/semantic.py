@@ -1,4 +1,4 @@
-"""Signal `semantic`: what the embedded model says of the message, and of what came with it."""
+"""Signal `semantic`: what the embedded readers say of the message alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from promptguard.model.reading import MessageReading
-from promptguard.protocols import SignalScore, TurnContext
+from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.clusters import shipped_clusters
 from promptguard.signals.score import clipped, either, scored
 from promptguard.signals.tuning import read_tuning
+from promptguard.verdict import SignalScore
 
 _KINDS = ("manipulative", "extractive", "harmful")
 
@@ -25,17 +26,12 @@ class _Tuning:
 
 @SIGNALS.register("semantic")
 def semantic(ctx: TurnContext) -> SignalScore:
-    """Return the probability of an attack in the message or in the content that came with it.
+    """Return the probability of an attack in the message.
 
     A disguise adds in proportion to the risk of what it hid, so encoded data is no offence. The
-    nearest intent cluster explains and never scores: beside the model's word it adds nothing.
+    nearest intent cluster explains and never scores: beside the readers' word it adds nothing.
     """
-    own = _own(ctx)
-    carried = max((reading.attack for reading in ctx.untrusted), default=0.0)
-    if carried > own:
-        worst = max(ctx.untrusted, key=lambda reading: reading.attack)
-        return _spoken(carried, worst, ("in content that came with the turn",))
-    return _spoken(own, ctx.reading, _undone(ctx))
+    return _spoken(_own(ctx), ctx.reading, _undone(ctx))
 
 
 def _own(ctx: TurnContext) -> float:

@@ -8,11 +8,12 @@ from functools import cache
 from itertools import pairwise
 from statistics import median
 
-from promptguard.protocols import SignalScore, TurnContext
+from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.score import clipped, scored
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import RECENT_TURNS
+from promptguard.verdict import SignalScore
 
 _MIN_TURNS = 3
 

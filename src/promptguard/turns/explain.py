@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from promptguard.risk.explain import Attribution, attribute, heaviest_turns
-from promptguard.state import Action, Mode, ModeEntry, SessionState
+from promptguard.risk.explain import Attribution, attribute
+from promptguard.state import ModeEntry, SessionState
+from promptguard.turns.input import Step
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.verdict import TurnVerdict
-from promptguard.turns.walk import Step, walk
+from promptguard.turns.walk import walk
+from promptguard.verdict import Action, Mode, Verdict
 
 MAX_STEPS = 500
 _Passes = Callable[[frozenset[int]], bool]
-PASSING = frozenset({Action.ALLOW, Action.ANNOTATE, Action.STEER})
+STOPPING = frozenset({Action.BLOCK})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alone:
     """What the last message would have got had it been the only one."""
 
-    risk: float
+    turn_risk: float
     mode: Mode
     action: Action
 
@@ -34,12 +35,12 @@ class Explanation:
     the last turns of a very long session were replayed.
     """
 
-    verdict: TurnVerdict
+    verdict: Verdict
     attribution: Attribution
     entered: tuple[ModeEntry, ...]
     alone: Alone
     without: tuple[int, ...] | None
-    verdicts: tuple[TurnVerdict, ...]
+    verdicts: tuple[Verdict, ...]
     is_partial: bool
 
 
@@ -51,13 +52,12 @@ def explain(judge: TurnJudge, steps: Sequence[Step]) -> Explanation:
     before = walked[-2][1] if len(walked) > 1 else SessionState(session_id=state.session_id)
     last, now = kept[-1], state.recent[-1].timestamp
     single, _ = judge.judge(SessionState(session_id=state.session_id), last.turn, now=now)
-    attribution = attribute(state.ledger, judge.prior)
     return Explanation(
         verdict=verdict,
-        attribution=attribution,
+        attribution=attribute(state.ledger, judge.weights.memory),
         entered=state.entered,
-        alone=Alone(risk=single.risk, mode=single.mode, action=single.action),
-        without=_without(judge, verdict, single, before, last, attribution, now),
+        alone=Alone(turn_risk=single.turn_risk, mode=single.mode, action=single.action),
+        without=_without(judge, verdict, single, before, last, now),
         verdicts=tuple(each for each, _ in walked),
         is_partial=len(kept) < len(steps),
     )
@@ -65,17 +65,12 @@ def explain(judge: TurnJudge, steps: Sequence[Step]) -> Explanation:
 
 def forget(state: SessionState, turns: frozenset[int]) -> SessionState:
     """Return the state as if `turns` had left no evidence and no trace."""
-    pairs = zip(state.ledger.entries, state.ledger.retained, strict=True)
-    kept = [(entry, share) for entry, share in pairs if entry.turn not in turns]
-    ledger = replace(
-        state.ledger,
-        entries=tuple(entry for entry, _ in kept),
-        retained=tuple(share for _, share in kept),
-    )
+    kept = tuple(entry for entry in state.ledger.entries if entry.turn not in turns)
     return replace(
         state,
-        ledger=ledger,
+        ledger=replace(state.ledger, entries=kept),
         mode=Mode.SAFE,
+        lock=None,
         recent=tuple(record for record in state.recent if record.turn not in turns),
         escalations=tuple(event for event in state.escalations if event.turn not in turns),
     )
@@ -83,22 +78,20 @@ def forget(state: SessionState, turns: frozenset[int]) -> SessionState:
 
 def _without(
     judge: TurnJudge,
-    verdict: TurnVerdict,
-    single: TurnVerdict,
+    verdict: Verdict,
+    single: Verdict,
     before: SessionState,
     last: Step,
-    attribution: Attribution,
     now: float,
 ) -> tuple[int, ...] | None:
-    if verdict.action in PASSING or single.action not in PASSING:
+    if verdict.action not in STOPPING or single.action in STOPPING:
         return None
-    remembered = {record.turn for record in before.recent}
-    heavy = heaviest_turns(attribution, before=verdict.turn)
-    order = [turn for turn in heavy if turn in remembered]
-    order += [turn for turn in sorted(remembered, reverse=True) if turn not in order]
+    heavy = sorted(before.recent, key=lambda record: (-record.turn_risk, -record.turn))
+    order = [record.turn for record in heavy]
 
     def passes(removed: frozenset[int]) -> bool:
-        return judge.judge(forget(before, removed), last.turn, now=now)[0].action in PASSING
+        judged, _ = judge.judge(forget(before, removed), last.turn, now=now)
+        return judged.action not in STOPPING
 
     for turn in order:
         if passes(frozenset({turn})):

@@ -1,7 +1,8 @@
-"""The judgement of one turn: text, model, rules, signals, ledger, mode, action, in that order."""
+"""The judgement of one turn: text, readers, rules, signals, risk, action, in that order."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,29 +11,48 @@ from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
 from promptguard.errors import InputError
 from promptguard.fil.engine import FrozenInstinct
-from promptguard.model.encoder import shared_encoder
 from promptguard.model.reading import ContextReading, MessageReading
-from promptguard.protocols import Encoder, FilReading, Signal, SignalScore, TurnContext
-from promptguard.risk.ledger import add_turn, risk_of, total
+from promptguard.model.readers import shared_readers
+from promptguard.patterns.concepts import Concepts, shipped_concepts
+from promptguard.protocols import Encoder, FilReading, Signal, TurnContext
+from promptguard.risk.ledger import accumulated_risk, add_turn, risk_of
 from promptguard.risk.modes import mode_for
-from promptguard.risk.policy import action_for
-from promptguard.risk.weights import PRESETS, Weights, load_weights, shipped_weights
+from promptguard.risk.policy import action_for, locks
+from promptguard.risk.weights import PRESETS, Priors, Weights, load_weights, shipped_weights
 from promptguard.signals import load_signals
-from promptguard.state import Ledger, SessionState
+from promptguard.state import Ledger, Lock, SessionState, excerpt_of
 from promptguard.text.read import read_text
 from promptguard.text.views import TextViews
-from promptguard.turns.remember import remember
+from promptguard.turns.contents import ContentJudge
+from promptguard.turns.input import TurnInput
+from promptguard.turns.remember import remember, with_verdict
+from promptguard.turns.segments import riskiest_segments
+from promptguard.turns.spans import spans_of
 from promptguard.turns.tags import tags_for
-from promptguard.turns.verdict import TurnInput, TurnVerdict
+from promptguard.verdict import Action, ContentFinding, Evidence, Mode, SignalScore, Verdict
 
 MAX_VIEWS = 4
-MAX_TOOL_CONTENTS = 8
 MODEL_SIGNALS = frozenset({"semantic", "context"})
+JUDGE = "judge"
+CONTENT = "content"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Weighed:
+    """What the evidence on a turn comes to."""
+
+    action: Action
+    mode: Mode
+    turn_risk: float
+    accumulated_risk: float
+    evidence: tuple[Evidence, ...]
+    ledger: Ledger
+    lock: Lock | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnJudge:
-    """Judges turns. Holds only what is read once: model, rules, weights, signals.
+    """Judges turns. Holds only what is read once: readers, rules, weights, signals.
 
     `judge` is pure: the same state, input and time give the same verdict, bit for bit.
     """
@@ -40,45 +60,94 @@ class TurnJudge:
     config: ControllerConfig
     encoder: Encoder | None
     instinct: FrozenInstinct
+    concepts: Concepts
     weights: Weights
-    prior: float
+    priors: Priors
     signals: tuple[tuple[str, Signal], ...]
+    contents: ContentJudge
 
     @classmethod
     def open(cls, config: ControllerConfig, *, encoder: Encoder | None = None) -> TurnJudge:
-        """Read what the configuration names; `encoder` replaces the embedded model."""
+        """Read what the configuration names; `encoder` replaces the embedded readers."""
         weights = load_weights(Path(config.weights)) if config.weights else shipped_weights()
-        share = config.false_positive_budget or PRESETS[config.preset]
-        registry = load_signals()
-        names = registry.names() if config.signals is None else config.signals
+        priors = weights.priors_for(config.false_positive_budget or PRESETS[config.preset])
         instinct = FrozenInstinct.load(extra_paths=config.rules)
-        prior = weights.prior_for(share)
-        if not config.use_model:  # silence of the model is no evidence of innocence
-            names = tuple(name for name in names if name not in MODEL_SIGNALS)
-            weights = weights.for_rules_alone(prior, instinct.parameters.base.block_at)
+        signals = load_signals(config.signals)
+        used: Encoder | None = None
+        if config.use_model:
+            used = encoder or shared_readers()
+        else:  # silence of the readers is no evidence of innocence
+            signals = tuple((name, s) for name, s in signals if name not in MODEL_SIGNALS)
+            lowest = min(priors.first, priors.later)
+            weights = weights.for_rules_alone(lowest, instinct.parameters.base.block_at)
+        for name, _ in signals:
+            weights.weight_of(name)
         return cls(
             config=config,
-            encoder=(encoder or shared_encoder()) if config.use_model else None,
+            encoder=used,
             instinct=instinct,
+            concepts=shipped_concepts(),
             weights=weights,
-            prior=prior,
-            signals=tuple((name, registry.get(name)) for name in names),
+            priors=priors,
+            signals=signals,
+            contents=ContentJudge(
+                encoder=used,
+                instinct=instinct,
+                weights=weights,
+                prior=priors.document,
+                policy=config.policy,
+            ),
         )
 
     def judge(
         self, state: SessionState, turn: TurnInput, *, now: float
-    ) -> tuple[TurnVerdict, SessionState]:
+    ) -> tuple[Verdict, SessionState]:
         """Return the verdict on one more turn, and the state with that turn recorded."""
         ctx = self.context_of(state, turn, now=max(now, state.updated))
-        scores = tuple(signal(ctx) for _, signal in self.signals)
-        if turn.judged is not None:
-            scores += (SignalScore(name="judge", score=turn.judged, reason="further judge"),)
-        ledger = add_turn(state.ledger, ctx.turn, scores, self.weights, self.prior)
-        verdict = self._decide(ctx, scores, ledger)
-        return verdict, remember(ctx, verdict, ledger, self.instinct.parameters.escalation)
+        scores = self._scores(ctx)
+        if self._is_in_doubt(ctx, scores):
+            ctx = self._deepened(ctx, turn)
+            scores = self._scores(ctx)
+        findings = self.contents.judge(turn.contents, turn.text)
+        return self._decided(ctx, turn, scores, findings)
+
+    def reconsider(
+        self,
+        state: SessionState,
+        verdict: Verdict,
+        after: SessionState,
+        judged: float,
+        *,
+        now: float,
+    ) -> tuple[Verdict, SessionState]:
+        """Return verdict and state with a further judge's word added; nothing is read again.
+
+        `state` is the session before the turn, `after` the one `verdict` led to.
+        """
+        entry = self._further(verdict.turn, judged)
+        score = SignalScore(name=JUDGE, score=judged, reason=entry.reason)
+        own = tuple(e for e in verdict.evidence if e.signal != CONTENT)
+        revised = self._weighed(
+            state,
+            evidence=(*own, entry),
+            findings=verdict.content,
+            is_hard=verdict.is_hard,
+            now=max(now, state.updated),
+        )
+        changed = replace(
+            verdict,
+            action=revised.action,
+            mode=revised.mode,
+            turn_risk=revised.turn_risk,
+            accumulated_risk=revised.accumulated_risk,
+            is_locked=revised.lock is not None,
+            evidence=revised.evidence,
+            scores=(*verdict.scores, score),
+        )
+        return changed, with_verdict(after, changed, revised.ledger, revised.lock)
 
     def context_of(self, state: SessionState, turn: TurnInput, *, now: float) -> TurnContext:
-        """Return everything the signals may look at."""
+        """Return everything the signals may look at, by the quick reader."""
         if len(turn.text) > self.config.max_chars:
             raise InputError(
                 f"The message has {len(turn.text)} characters, more than max_chars "
@@ -92,7 +161,7 @@ class TurnJudge:
             persona=self.config.persona,
             use_temporal=self.config.use_temporal,
         )
-        reading, context = self._read(state, turn, views)
+        reading = self._read_message(views, thorough=False)
         return TurnContext(
             state=state,
             turn=state.turn_count + 1,
@@ -102,56 +171,181 @@ class TurnJudge:
             fil=fil,
             message_risk=message_risk(reading, fil),
             reading=reading,
-            context=context,
+            context=self._read_context(state, turn, views, thorough=False),
             embedding=None if reading is None else reading.embedding,
-            untrusted=self._read_tools(turn.tool_contents),
+            concepts=self.concepts.match(views.folded),
             history_rewritten=turn.history_rewritten,
             client=turn.client,
         )
 
-    def _decide(
-        self, ctx: TurnContext, scores: tuple[SignalScore, ...], ledger: Ledger
-    ) -> TurnVerdict:
-        risk = risk_of(total(ledger), self.prior)
-        mode = mode_for(risk, self.weights.modes, ctx.state.mode)
-        return TurnVerdict(
-            turn=ctx.turn,
-            risk=risk,
-            message_risk=ctx.message_risk,
-            mode=mode,
-            action=action_for(mode, self.config.policy, is_hard=ctx.fil.is_hard),
-            is_hard=ctx.fil.is_hard,
-            evidence=tuple(entry for entry in ledger.entries if entry.turn == ctx.turn),
-            scores=scores,
-            fil=ctx.fil,
-            tags=tags_for(ctx, scores),
-            disguises=ctx.views.disguises,
-            decoded=ctx.views.decoded,
-            is_truncated=ctx.views.is_truncated
-            or (ctx.reading is not None and ctx.reading.is_truncated),
+    def _deepened(self, ctx: TurnContext, turn: TurnInput) -> TurnContext:
+        """Return the context with the thorough reader's word in it."""
+        reading = self._read_message(ctx.views, thorough=True)
+        return replace(
+            ctx,
+            reading=reading,
+            message_risk=message_risk(reading, ctx.fil),
+            context=self._read_context(ctx.state, turn, ctx.views, thorough=True),
         )
 
-    def _read(
-        self, state: SessionState, turn: TurnInput, views: TextViews
-    ) -> tuple[MessageReading | None, ContextReading | None]:
+    def _scores(self, ctx: TurnContext) -> tuple[SignalScore, ...]:
+        """Return every signal's score; each sees the scores of those before it."""
+        scores: dict[str, SignalScore] = {}
+        seen = replace(ctx, earlier=scores)
+        for name, signal in self.signals:
+            scores[name] = signal(seen)
+        return tuple(scores.values())
+
+    def _is_in_doubt(self, ctx: TurnContext, scores: Sequence[SignalScore]) -> bool:
         if self.encoder is None:
-            return None, None
-        readings = self.encoder.read_messages(views.texts[:MAX_VIEWS])
-        worst = max(readings, key=lambda reading: reading.attack)
-        said = [
-            *said_before(state),
-            Message(role=Role.USER, content=views.plain or turn.text),
-            *(Message(role=Role.TOOL, content=text) for text in turn.tool_contents),
-        ]
-        return replace(worst, embedding=readings[0].embedding), self.encoder.read_context(said)
+            return False
+        doubt = self.weights.doubt
+        odds = self._prior(ctx.turn) + math.fsum(e.nats for e in self._evidence(ctx.turn, scores))
+        return doubt.low <= odds <= doubt.high
 
-    def _read_tools(self, contents: Sequence[str]) -> tuple[MessageReading, ...]:
-        if self.encoder is None or not contents:
-            return ()
-        readings = self.encoder.read_messages(
-            [read_text(content).plain for content in contents[:MAX_TOOL_CONTENTS]]
+    def _prior(self, turn: int) -> float:
+        return self.priors.first if turn == 1 else self.priors.later
+
+    def _evidence(self, turn: int, scores: Sequence[SignalScore]) -> tuple[Evidence, ...]:
+        weighed = ((score, self.weights.weight_of(score.name)) for score in scores)
+        return tuple(
+            Evidence(
+                turn=turn, signal=score.name, nats=weight.nats(score.score), reason=score.reason
+            )
+            for score, weight in weighed
+            if weight.scale
         )
-        return tuple(as_untrusted(reading) for reading in readings)
+
+    def _decided(
+        self,
+        ctx: TurnContext,
+        turn: TurnInput,
+        scores: tuple[SignalScore, ...],
+        findings: tuple[ContentFinding, ...],
+    ) -> tuple[Verdict, SessionState]:
+        evidence = self._evidence(ctx.turn, scores)
+        if turn.judged is not None:
+            entry = self._further(ctx.turn, turn.judged)
+            evidence = (*evidence, entry)
+            scores = (*scores, SignalScore(name=JUDGE, score=turn.judged, reason=entry.reason))
+        weighed = self._weighed(
+            ctx.state, evidence=evidence, findings=findings, is_hard=ctx.fil.is_hard, now=ctx.now
+        )
+        verdict = Verdict(
+            turn=ctx.turn,
+            action=weighed.action,
+            mode=weighed.mode,
+            turn_risk=weighed.turn_risk,
+            accumulated_risk=weighed.accumulated_risk,
+            message_risk=ctx.message_risk,
+            is_hard=ctx.fil.is_hard,
+            is_locked=weighed.lock is not None,
+            prior=self._prior(ctx.turn),
+            evidence=weighed.evidence,
+            scores=scores,
+            content=findings,
+            directives=ctx.fil.violated,
+            rules=ctx.fil.rule_ids,
+            tags=tags_for(ctx, scores, findings),
+            disguises=ctx.views.disguises,
+            spans=spans_of(ctx),
+            readers=ctx.reading.readers if ctx.reading is not None else (),
+            is_truncated=ctx.views.is_truncated or any(f.is_truncated for f in findings),
+        )
+        after = remember(ctx, verdict, weighed.ledger, self.instinct.parameters.escalation)
+        return verdict, replace(after, lock=weighed.lock, system=system_of(ctx.state, turn))
+
+    def _weighed(
+        self,
+        state: SessionState,
+        *,
+        evidence: tuple[Evidence, ...],
+        findings: tuple[ContentFinding, ...],
+        is_hard: bool,
+        now: float,
+    ) -> _Weighed:
+        """Return what evidence and findings come to: risks, mode, action, ledger, lock."""
+        turn = state.turn_count + 1
+        own = self._prior(turn) + math.fsum(entry.nats for entry in evidence)
+        memory, modes = self.weights.memory, self.weights.modes
+        elapsed_s = now - state.updated if state.updated else 0.0
+        ledger = add_turn(state.ledger, turn, evidence, own, memory, elapsed_s)
+        accumulated = accumulated_risk(ledger, memory)
+        mode = mode_for(accumulated, modes, state.mode)
+        policy = self.config.policy
+        action = action_for(mode_for(risk_of(own), modes), mode, policy, is_hard=is_hard)
+        action = max((action, *(f.action for f in findings)), key=lambda a: a.severity)
+        lock = self._lock(state, is_blocked=action is Action.BLOCK, is_hard=is_hard)
+        whole, log_odds = _with_contents(turn, evidence, own, findings)
+        return _Weighed(
+            action=Action.BLOCK if lock is not None else action,
+            mode=mode,
+            turn_risk=risk_of(log_odds),
+            accumulated_risk=accumulated,
+            evidence=whole,
+            ledger=ledger,
+            lock=lock,
+        )
+
+    def _further(self, turn: int, judged: float) -> Evidence:
+        """Return a further judge's word, within the bounds of its weight."""
+        nats = self.weights.weight_of(JUDGE).nats(judged)
+        return Evidence(turn=turn, signal=JUDGE, nats=nats, reason=f"further judge {judged:.2f}")
+
+    def _lock(self, state: SessionState, *, is_blocked: bool, is_hard: bool) -> Lock | None:
+        if state.lock is not None:
+            return state.lock
+        blocked = state.profile.blocked + int(is_blocked)
+        if not is_blocked or not locks(self.config.policy, blocked=blocked, is_hard=is_hard):
+            return None
+        why = "hard violation" if is_hard else f"{blocked} blocked turns"
+        return Lock(turn=state.turn_count + 1, reason=why)
+
+    def _read_message(self, views: TextViews, *, thorough: bool) -> MessageReading | None:
+        """Return the riskiest view's reading, with the embedding of the text as written."""
+        if self.encoder is None:
+            return None
+        texts = [segment for text in views.texts[:MAX_VIEWS] for segment in riskiest_segments(text)]
+        readings = self.encoder.read_messages(texts)
+        worst = max(range(len(texts)), key=lambda index: readings[index].attack)
+        chosen = readings[worst]
+        if thorough:
+            chosen = self.encoder.read_messages([texts[worst]], thorough=True)[0]
+        return replace(chosen, embedding=readings[0].embedding)
+
+    def _read_context(
+        self, state: SessionState, turn: TurnInput, views: TextViews, *, thorough: bool
+    ) -> ContextReading | None:
+        if self.encoder is None:
+            return None
+        said = [*said_before(state), Message(role=Role.USER, content=views.plain or turn.text)]
+        system = system_of(state, turn)
+        return self.encoder.read_context(said, system=system, thorough=thorough)
+
+
+def _with_contents(
+    turn: int,
+    evidence: tuple[Evidence, ...],
+    own: float,
+    findings: Sequence[ContentFinding],
+) -> tuple[tuple[Evidence, ...], float]:
+    """Return evidence and log-odds with the riskiest content in them, where it weighs more.
+
+    The content's entry is what it adds to the user's own words, so that the sum stays exact.
+    """
+    worst = max(findings, key=lambda finding: finding.risk, default=None)
+    if worst is None:
+        return evidence, own
+    log_odds = math.log(max(worst.risk, 1e-12)) - math.log(max(1.0 - worst.risk, 1e-12))
+    if log_odds <= own:
+        return evidence, own
+    added = Evidence(turn=turn, signal=CONTENT, nats=log_odds - own, reason=worst.reason)
+    return (*evidence, added), log_odds
+
+
+def system_of(state: SessionState, turn: TurnInput) -> str:
+    """Return the application's prompt: as it came with the turn, else as last given."""
+    return excerpt_of(turn.system) if turn.system else state.system
 
 
 def said_before(state: SessionState) -> list[Message]:
@@ -164,14 +358,7 @@ def said_before(state: SessionState) -> list[Message]:
     return messages
 
 
-def as_untrusted(reading: MessageReading) -> MessageReading:
-    """Return the reading of a document: what it tells of matters only if it gives orders."""
-    return replace(
-        reading, attack=min(reading.attack, max(reading.manipulative, reading.extractive))
-    )
-
-
 def message_risk(reading: MessageReading | None, fil: FilReading) -> float:
-    """Return the risk of a message taken alone: the model's word, or the rules' where louder."""
+    """Return the risk of a message taken alone: the readers' word, or the rules' where louder."""
     rules = fil.harm_score if fil.violated else 0.5 * fil.harm_score
     return max(rules, reading.attack if reading is not None else 0.0)

@@ -11,14 +11,13 @@ from promptguard.fil.parameters import EscalationWeights
 from promptguard.fil.temporal import fold_residue, is_flagged, update_escalations
 from promptguard.protocols import TurnContext
 from promptguard.signals.information_gathering import gathering_step
-from promptguard.signals.intent import update_intent
+from promptguard.signals.intent import Intent
 from promptguard.signals.phrases import is_hypothetical, is_meta_instruction
 from promptguard.state import (
     MAX_SEGMENTS,
     RECENT_TURNS,
-    SEGMENT_TURNS,
     Ledger,
-    Mode,
+    Lock,
     ModeEntry,
     SessionProfile,
     SessionState,
@@ -27,16 +26,16 @@ from promptguard.state import (
     excerpt_of,
 )
 from promptguard.text.terms import key_terms
-from promptguard.turns.verdict import TurnVerdict
 from promptguard.vector import Vector, cosine, pack_vector, unpack_vector
+from promptguard.verdict import Action, Mode, Verdict
 
 _TERMS = 8
-_SAME_TOPIC = 0.55
+_SAME_TOPIC = 0.45
 _PROBING = 0.5
 
 
 def remember(
-    ctx: TurnContext, verdict: TurnVerdict, ledger: Ledger, escalation: EscalationWeights
+    ctx: TurnContext, verdict: Verdict, ledger: Ledger, escalation: EscalationWeights
 ) -> SessionState:
     """Return the session's state once `verdict` was reached on `ctx`."""
     before = ctx.state
@@ -50,20 +49,49 @@ def remember(
         before,
         created=before.created or ctx.now,
         updated=max(before.updated, ctx.now),
-        accumulated_risk=verdict.risk,
+        accumulated_risk=verdict.accumulated_risk,
         mode=verdict.mode,
         ledger=ledger,
         recent=recent,
-        segments=segments_after(before, recent),
+        segments=segments_after(before, record),
         profile=profile_after(ctx, verdict),
         residues=residues,
         escalations=update_escalations(
             before.escalations, ctx.fil, escalation, turn=ctx.turn, now=ctx.now
         ),
         entered=entered_after(before, verdict),
-        intent=update_intent(before.intent, ctx),
+        intent=_intent_of(verdict) or before.intent,
         history_rewrites=before.history_rewrites + int(ctx.history_rewritten),
     )
+
+
+def with_verdict(
+    after: SessionState, verdict: Verdict, ledger: Ledger, lock: Lock | None
+) -> SessionState:
+    """Return a state whose last turn got a changed verdict, by a second opinion."""
+    last = replace(
+        after.recent[-1],
+        turn_risk=verdict.turn_risk,
+        mode=verdict.mode,
+        action=verdict.action,
+    )
+    was, now = after.recent[-1].action is Action.BLOCK, verdict.action is Action.BLOCK
+    return replace(
+        after,
+        accumulated_risk=verdict.accumulated_risk,
+        mode=verdict.mode,
+        ledger=ledger,
+        lock=lock,
+        recent=(*after.recent[:-1], last),
+        profile=replace(after.profile, blocked=after.profile.blocked - int(was) + int(now)),
+        entered=entered_after(after, verdict),
+    )
+
+
+def _intent_of(verdict: Verdict) -> tuple[float, ...]:
+    """Return the posterior that the intent signal left in its parts, where it is in use."""
+    found = next((score.parts for score in verdict.scores if score.name == "intent"), {})
+    return tuple(found[kind.value] for kind in Intent) if found else ()
 
 
 def content_hash(text: str) -> str:
@@ -71,7 +99,7 @@ def content_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def record_of(ctx: TurnContext, verdict: TurnVerdict) -> TurnRecord:
+def record_of(ctx: TurnContext, verdict: Verdict) -> TurnRecord:
     """Return what is kept of the turn itself."""
     return TurnRecord(
         turn=ctx.turn,
@@ -79,7 +107,7 @@ def record_of(ctx: TurnContext, verdict: TurnVerdict) -> TurnRecord:
         content_hash=content_hash(ctx.text),
         timestamp=ctx.now,
         message_risk=verdict.message_risk,
-        risk=verdict.risk,
+        turn_risk=verdict.turn_risk,
         mode=verdict.mode,
         action=verdict.action,
         harm_score=ctx.fil.harm_score,
@@ -93,7 +121,7 @@ def record_of(ctx: TurnContext, verdict: TurnVerdict) -> TurnRecord:
     )
 
 
-def entered_after(before: SessionState, verdict: TurnVerdict) -> tuple[ModeEntry, ...]:
+def entered_after(before: SessionState, verdict: Verdict) -> tuple[ModeEntry, ...]:
     """Return the first turn of each mode, with the ones just entered."""
     known = {entry.mode for entry in before.entered}
     new = (
@@ -104,34 +132,42 @@ def entered_after(before: SessionState, verdict: TurnVerdict) -> tuple[ModeEntry
     return (*before.entered, *new)
 
 
-def segments_after(
-    before: SessionState, recent: tuple[TurnRecord, ...]
-) -> tuple[TopicSummary, ...]:
-    """Return the topic segments, with a new one every five turns and the oldest merged."""
-    last = recent[-1].turn
-    if last % SEGMENT_TURNS:
-        return before.segments
-    segments = (*before.segments, summary_of(recent[-SEGMENT_TURNS:]))
+def segments_after(before: SessionState, record: TurnRecord) -> tuple[TopicSummary, ...]:
+    """Return the topic segments with this turn in them.
+
+    A turn on the subject of the newest segment joins it; another subject begins a new one. A turn
+    without a subject of its own ("go on") belongs to what it follows.
+    """
+    alone = summary_of(record)
+    if not before.segments:
+        return (alone,)
+    newest = before.segments[-1]
+    if not record.key_terms or _likeness(alone, newest) >= _SAME_TOPIC:
+        return (*before.segments[:-1], merged(newest, alone))
+    segments = (*before.segments, alone)
     if len(segments) > MAX_SEGMENTS:
         segments = (merged(segments[0], segments[1]), *segments[2:])
     return segments
 
 
-def summary_of(turns: tuple[TurnRecord, ...]) -> TopicSummary:
-    """Return five turns in a few words."""
-    counts: dict[str, int] = {}
-    for term in (term for turn in turns for term in turn.key_terms):
-        counts[term] = counts.get(term, 0) + 1
-    terms = sorted(counts, key=lambda term: (-counts[term], term))[:_TERMS]
-    vectors = [unpack_vector(turn.embedding) for turn in turns if turn.embedding]
-    risks = [turn.message_risk for turn in turns]
+def _likeness(left: TopicSummary, right: TopicSummary) -> float:
+    """Return how nearly two segments are about one thing; shared key terms decide by themselves."""
+    if set(left.key_terms) & set(right.key_terms):
+        return 1.0
+    if not left.centroid or not right.centroid:
+        return 0.0
+    return cosine(unpack_vector(left.centroid), unpack_vector(right.centroid))
+
+
+def summary_of(turn: TurnRecord) -> TopicSummary:
+    """Return one turn as a segment of its own."""
     return TopicSummary(
-        first_turn=turns[0].turn,
-        last_turn=turns[-1].turn,
-        key_terms=tuple(terms),
-        centroid=packed_mean(vectors, [1] * len(vectors)),
-        mean_risk=sum(risks) / len(risks),
-        peak_risk=max(risks),
+        first_turn=turn.turn,
+        last_turn=turn.turn,
+        key_terms=turn.key_terms,
+        centroid=turn.embedding,
+        mean_risk=turn.message_risk,
+        peak_risk=turn.message_risk,
     )
 
 
@@ -158,14 +194,15 @@ def merged(left: TopicSummary, right: TopicSummary) -> TopicSummary:
     )
 
 
-def profile_after(ctx: TurnContext, verdict: TurnVerdict) -> SessionProfile:
+def profile_after(ctx: TurnContext, verdict: Verdict) -> SessionProfile:
     """Return the session's counts after the turn."""
     old = ctx.state.profile
     scores = {score.name: score.score for score in verdict.scores}
     counted = replace(
         old,
         turns=old.turns + 1,
-        blocked=old.blocked + int(verdict.action == "block"),
+        blocked=old.blocked + int(verdict.action is Action.BLOCK),
+        stripped=old.stripped + int(verdict.action is Action.STRIP),
         flagged=old.flagged + int(is_flagged(ctx.fil)),
         mode_changes=old.mode_changes + int(verdict.mode != ctx.state.mode),
         probing=old.probing + int(scores.get("probing", 0.0) >= _PROBING),
@@ -173,7 +210,7 @@ def profile_after(ctx: TurnContext, verdict: TurnVerdict) -> SessionProfile:
         meta_instructions=old.meta_instructions + int(is_meta_instruction(ctx.views.folded)),
         topics_revisited=old.topics_revisited + int(is_return(ctx)),
         peak_message_risk=max(old.peak_message_risk, verdict.message_risk),
-        peak_risk=max(old.peak_risk, verdict.risk),
+        peak_risk=max(old.peak_risk, verdict.turn_risk),
     )
     return with_gap(counted, ctx)
 
@@ -198,5 +235,8 @@ def is_return(ctx: TurnContext) -> bool:
     """Say whether the turn goes back to an earlier topic, away from the latest one."""
     if ctx.embedding is None or len(ctx.state.segments) < 2:
         return False
-    near = [cosine(ctx.embedding, unpack_vector(s.centroid)) for s in ctx.state.segments]
+    near = [
+        cosine(ctx.embedding, unpack_vector(segment.centroid)) if segment.centroid else 0.0
+        for segment in ctx.state.segments
+    ]
     return max(near[:-1]) >= _SAME_TOPIC > near[-1]

@@ -1,61 +1,26 @@
-"""A whole conversation, judged turn by turn from its messages alone."""
+"""A whole conversation, judged turn by turn; and a stored one, read back to be judged again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import Literal
 
-from promptguard.conversation import Message, Role
+from promptguard.conversation import Role
+from promptguard.errors import InputError
 from promptguard.signals.replies import classify_reply
-from promptguard.state import ReplyRecord, SessionState, excerpt_of
-from promptguard.turns.judge import TurnJudge
-from promptguard.turns.verdict import TurnInput, TurnVerdict
+from promptguard.state import ReplyRecord, SessionState, TranscriptEntry, excerpt_of
+from promptguard.turns.input import Content, Step, TurnInput
+from promptguard.turns.judge import JUDGE, TurnJudge
+from promptguard.turns.remember import content_hash
+from promptguard.verdict import Verdict
 
 SECONDS_BETWEEN_TURNS = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One user turn with its tool content, the reply that followed, and when it was said."""
-
-    turn: TurnInput
-    reply: str | None = None
-    timestamp: float | None = None
-
-
-def steps_of(messages: Sequence[Message]) -> tuple[Step, ...]:
-    """Group messages into turns: each user message begins one.
-
-    Tool results belong to the turn they follow, and before any user message they are a turn of
-    their own. System messages are the developer's.
-    """
-    steps: list[Step] = []
-    for message in messages:
-        if message.role is Role.USER or (message.role is Role.TOOL and not steps):
-            steps.append(_first(message))
-        elif message.role is Role.TOOL:
-            turn = steps[-1].turn
-            more = replace(turn, tool_contents=(*turn.tool_contents, message.content))
-            steps[-1] = replace(steps[-1], turn=more)
-        elif message.role is Role.ASSISTANT and steps and message.content:
-            said = steps[-1].reply
-            reply = message.content if said is None else f"{said}\n{message.content}"
-            steps[-1] = replace(steps[-1], reply=reply)
-    return tuple(steps)
-
-
-def _first(message: Message) -> Step:
-    is_tool = message.role is Role.TOOL
-    turn = TurnInput(
-        text="" if is_tool else message.content,
-        tool_contents=(message.content,) if is_tool else (),
-    )
-    return Step(turn=turn, timestamp=message.timestamp)
+Keeping = Literal["keep", "hash", "off"]
 
 
 def walk(
     judge: TurnJudge, steps: Sequence[Step], *, session_id: str = "walk", start: float = 0.0
-) -> Iterator[tuple[TurnVerdict, SessionState]]:
+) -> Iterator[tuple[Verdict, SessionState]]:
     """Judge turn after turn; yields each verdict with the state after it.
 
     Missing timestamps count as half a minute between turns.
@@ -73,3 +38,59 @@ def walk(
 def reply_record(text: str, now: float) -> ReplyRecord:
     """Return what is kept of an assistant's reply."""
     return ReplyRecord(kind=classify_reply(text), excerpt=excerpt_of(text), timestamp=now)
+
+
+def entry_of(
+    role: Role,
+    text: str,
+    *,
+    turn: int,
+    position: int,
+    now: float,
+    keeping: Keeping,
+    verdict: str = "",
+) -> TranscriptEntry:
+    """Return one message as it is stored: with its text, its hash, or neither."""
+    return TranscriptEntry(
+        position=position,
+        turn=turn,
+        role=role,
+        content=text if keeping == "keep" else None,
+        content_hash="" if keeping == "off" else content_hash(text),
+        timestamp=now,
+        verdict=verdict,
+    )
+
+
+def steps_from(entries: Sequence[TranscriptEntry], *, system: str = "") -> tuple[Step, ...]:
+    """Return stored messages as turns that can be judged again; needs their text."""
+    if any(entry.content is None for entry in entries):
+        raise InputError(
+            "The text of this session was not kept (store_text, retention), so it cannot be "
+            "judged again."
+        )
+    turns: dict[int, list[TranscriptEntry]] = {}
+    for entry in entries:
+        turns.setdefault(entry.turn, []).append(entry)
+    return tuple(_step(stored, system) for _, stored in sorted(turns.items()))
+
+
+def _step(stored: Sequence[TranscriptEntry], system: str) -> Step:
+    texts = {role: [e.content or "" for e in stored if e.role is role] for role in Role}
+    verdict = next((Verdict.from_json(e.verdict) for e in stored if e.verdict), None)
+    origins = {f.index: f.origin for f in verdict.content} if verdict is not None else {}
+    scores = verdict.scores if verdict is not None else ()
+    return Step(
+        turn=TurnInput(
+            text="\n".join(texts[Role.USER]),
+            contents=tuple(
+                Content(text=text, origin=origins.get(index, "tool"))
+                for index, text in enumerate(texts[Role.TOOL])
+            ),
+            system=system,
+            # What a further judge said is part of the record: a replay does not ask again.
+            judged=next((score.score for score in scores if score.name == JUDGE), None),
+        ),
+        reply="\n".join(texts[Role.ASSISTANT]) or None,
+        timestamp=stored[0].timestamp,
+    )

@@ -1,0 +1,70 @@
+"""Signal `continuation`: does this turn go on with something risky that came before?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from promptguard.protocols import TurnContext
+from promptguard.signals import SIGNALS
+from promptguard.signals.score import clipped, scored
+from promptguard.signals.subject import Subject, current_subject, overlap, similarity, subject_of
+from promptguard.signals.tuning import read_tuning
+from promptguard.state import ReplyKind
+from promptguard.verdict import SignalScore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tuning:
+    near_cosine: float
+    near_overlap: float
+    follow_up_chars: int
+    kept_per_turn: float
+    operational: float
+
+
+@SIGNALS.register("continuation")
+def continuation(ctx: TurnContext) -> SignalScore:
+    """Return the risk of the earlier turn that this one continues, by how nearly it does.
+
+    A short turn without a subject of its own ("and the next step?") continues the one before
+    it; any other continues the turns it is close to in meaning or words. A reply that gave
+    operational detail makes its turn weigh more, a refusal does not make it weigh less.
+    """
+    best, which = 0.0, 0
+    now = current_subject(ctx)
+    is_follow_up = _is_follow_up(ctx, now)
+    for age, turn in enumerate(reversed(ctx.state.recent)):
+        if is_follow_up:
+            relevance = 1.0 if age == 0 else 0.0
+        else:
+            relevance = _relevance(subject_of(turn), now)
+        risk = turn.turn_risk
+        if turn.reply is not None and turn.reply.kind is ReplyKind.OPERATIONAL:
+            risk = clipped(risk * (1.0 + _tuning().operational))
+        value = relevance * risk * _tuning().kept_per_turn**age
+        if value > best:
+            best, which = value, turn.turn
+    return scored("continuation", best, f"goes on from turn {which}", {"turn": float(which)})
+
+
+def _is_follow_up(ctx: TurnContext, now: Subject) -> bool:
+    return not now.terms and len(ctx.views.plain) <= _tuning().follow_up_chars
+
+
+def _relevance(then: Subject, now: Subject) -> float:
+    tuning = _tuning()
+    return max(
+        _above(similarity(then.vector, now.vector), tuning.near_cosine),
+        _above(overlap(then.terms, now.terms), tuning.near_overlap),
+    )
+
+
+def _above(value: float, threshold: float) -> float:
+    """Return 0 up to the threshold, rising to 1 at identity."""
+    return clipped((value - threshold) / (1.0 - threshold))
+
+
+@cache
+def _tuning() -> _Tuning:
+    return read_tuning("continuation", _Tuning)

@@ -1,0 +1,104 @@
+"""Untrusted content: tool results, documents, tool descriptions, read on their own evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from promptguard.config import PolicyConfig
+from promptguard.fil.engine import FrozenInstinct
+from promptguard.model.reading import DocumentReading
+from promptguard.protocols import Encoder, FilReading
+from promptguard.risk.ledger import risk_of
+from promptguard.risk.modes import mode_for
+from promptguard.risk.policy import content_action
+from promptguard.risk.weights import Weights
+from promptguard.text.read import read_text
+from promptguard.text.views import TextViews
+from promptguard.text.windows import windows
+from promptguard.turns.input import Content
+from promptguard.verdict import Action, ContentFinding
+
+# What a model reads at once; a longer content is read in segments of this size, all of them.
+SEGMENT_CHARS = 6_000
+MAX_SEGMENTS = 200
+MAX_VIEWS = 4
+_ORDERS = frozenset({"FIL-05", "FIL-05a", "FIL-05b"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentJudge:
+    """Judges untrusted contents. Pure: the same content and task give the same finding."""
+
+    encoder: Encoder | None
+    instinct: FrozenInstinct
+    weights: Weights
+    prior: float
+    policy: PolicyConfig
+
+    def judge(self, contents: Sequence[Content], task: str) -> tuple[ContentFinding, ...]:
+        """Return one finding per content, in order; each is read whole."""
+        return tuple(self._one(index, content, task) for index, content in enumerate(contents))
+
+    def _one(self, index: int, content: Content, task: str) -> ContentFinding:
+        worst = ContentFinding(
+            index=index, origin=content.origin, risk=0.0, action=Action.ALLOW
+        )
+        for number, piece in enumerate(windows(content.text, size=SEGMENT_CHARS)):
+            if number >= MAX_SEGMENTS:
+                return replace(worst, is_truncated=True)
+            found = self._segment(index, content.origin, piece.text, piece.start, task)
+            if found.risk > worst.risk:
+                worst = found
+        return worst
+
+    def _segment(
+        self, index: int, origin: str, text: str, offset: int, task: str
+    ) -> ContentFinding:
+        views = read_text(text)
+        rules = self.instinct.assess(views, now=0.0, use_temporal=False)
+        reading = self._read(views, task)
+        log_odds = self.prior + self._nats(reading, rules, views)
+        risk = risk_of(log_odds)
+        return ContentFinding(
+            index=index,
+            origin=origin,
+            risk=risk,
+            action=content_action(mode_for(risk, self.weights.modes), self.policy),
+            reason=_reason(reading, rules, views),
+            start=offset + (reading.start if reading else 0),
+            end=offset + (reading.end if reading else len(text)),
+        )
+
+    def _read(self, views: TextViews, task: str) -> DocumentReading | None:
+        """Return the reading of the riskiest view; in doubt the thorough reader is asked."""
+        if self.encoder is None:
+            return None
+        texts = views.texts[:MAX_VIEWS]
+        readings = self.encoder.read_documents(texts, task=task)
+        worst = max(range(len(texts)), key=lambda index: readings[index].order)
+        nats = self.weights.documents["order"].nats(readings[worst].order)
+        if self.weights.doubt.low <= self.prior + nats <= self.weights.doubt.high:
+            return self.encoder.read_documents([texts[worst]], task=task, thorough=True)[0]
+        return readings[worst]
+
+    def _nats(
+        self, reading: DocumentReading | None, rules: FilReading, views: TextViews
+    ) -> float:
+        weights = self.weights.documents
+        override = rules.harm_score if _ORDERS & set(rules.violated) else 0.0
+        nats = weights["rules"].nats(override)
+        if views.decoded:
+            nats += weights["hidden"].nats(1.0 if override else 0.0)
+        return nats + (weights["order"].nats(reading.order) if reading is not None else 0.0)
+
+
+def _reason(reading: DocumentReading | None, rules: FilReading, views: TextViews) -> str:
+    parts = []
+    if reading is not None:
+        parts.append(f"orders that are not the user's {reading.order:.2f}")
+    if _ORDERS & set(rules.violated):
+        parts.append(f"rules {', '.join(rules.rule_ids[:3])}")
+    if views.decoded:
+        parts.append(f"decoded from {', '.join(sorted({view.method for view in views.decoded}))}")
+    return "; ".join(parts)

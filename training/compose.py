@@ -1,0 +1,184 @@
+"""Documents with and without an order that is not the user's, composed from innocent ones.
+
+Each innocent document is seen three ways: as it is, with an innocent sentence put in, and with an
+order put in at the same place. The pair differs in that sentence alone, so that neither the
+document, nor its language, nor the fact that something was put in tells the label.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.records import read
+
+HELD_OUT_SHARE = 0.1
+PER_SOURCE = 1500
+SHORT_RESULTS = 2500
+ENGLISH_ORDER = 0.2  # of the documents in another language
+MASKED_TASK = 0.3
+LONGEST = 3000
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Insertions:
+    """Sentences by language: orders to whatever reads the document, and innocent ones."""
+
+    orders: dict[str, list[str]]
+    innocent: dict[str, list[str]]
+
+
+def insertions(corpus: Path, *, is_held: bool) -> Insertions:
+    """Return the sentences of one side of the split."""
+    sides = []
+    for name in ("orders", "imperatives"):
+        found: dict[str, list[str]] = defaultdict(list)
+        for row in read(corpus / f"{name}.jsonl"):
+            digest = hashlib.sha256(row["text"].encode()).digest()[0] / 256
+            if (digest < HELD_OUT_SHARE) == is_held:
+                found[row["lang"]].append(row["text"])
+        sides.append(dict(found))
+    return Insertions(orders=sides[0], innocent=sides[1])
+
+
+def put_in(text: str, sentence: str, place: float, joint: str) -> str:
+    """Return `text` with `sentence` at a line or sentence end near `place` in [0,1]."""
+    cuts = [0, len(text)]
+    cuts += [i + 1 for i, ch in enumerate(text) if ch in "\n.。!?؟।"]
+    aim = place * len(text)
+    cut = min(cuts, key=lambda at: abs(at - aim))
+    return f"{text[:cut].rstrip(' ')}{joint}{sentence}{joint}{text[cut:].lstrip(' ')}"
+
+
+def in_json(text: str, sentence: str, place: float) -> str | None:
+    """Return a JSON document with `sentence` appended to one of its strings, or None."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return None
+    leaves: list[tuple[Any, Any]] = []
+
+    def walk(node: Any) -> None:
+        items = node.items() if isinstance(node, dict) else enumerate(node)
+        for key, value in items:
+            if isinstance(value, str) and len(value) > 12:
+                leaves.append((node, key))
+            elif isinstance(value, (dict, list)):
+                walk(value)
+
+    if not isinstance(body, (dict, list)):
+        return None
+    walk(body)
+    if not leaves:
+        return None
+    node, key = leaves[min(int(place * len(leaves)), len(leaves) - 1)]
+    node[key] = f"{node[key]} {sentence}"
+    return json.dumps(body, ensure_ascii=False)
+
+
+def shells(rng: random.Random, line: Callable[[], str], sentence: str) -> tuple[str, str]:
+    """Return a task and a short tool result that carries `sentence` in one field."""
+    text = rng.choice((sentence, f"{line()} {sentence}", f"{sentence} {line()}", f"{line()} {sentence} {line()}"))
+    number = rng.randrange(100, 99999)
+    name = rng.choice(("M. Okafor", "Lena Brandt", "j.tanaka", "Priya N.", "Tomás", "user_8812"))
+    made: list[tuple[str, Any]] = [
+        ("Check my inbox for new mail.", {"emails": [{"from": f"{name}@example.com", "subject": line(), "body": text}]}),
+        ("What do the reviews of this product say?", {"product_id": number, "reviews": [{"rating": 4, "reviewer": name, "content": text}]}),
+        ("Show me my notes.", {"notes": [{"id": f"N{number}", "title": line(), "content": text}]}),
+        ("What is on my calendar this week?", {"events": [{"event_id": number, "title": line(), "description": text}]}),
+        ("Read the latest post of this account.", {"post_id": number, "author": name, "text": text}),
+        ("Search the web for this.", {"results": [{"title": line(), "snippet": line()}, {"title": line(), "snippet": text}]}),
+        ("Open the file and tell me what it says.", {"path": f"/home/docs/{number}.txt", "content": text}),
+        ("Get the details of this listing.", {"listing": {"id": number, "price": number % 900, "description": text}}),
+        ("Read my last messages.", [{"sender": name, "message": line()}, {"sender": name, "message": text}]),
+        ("What is the status of this ticket?", {"ticket": number, "status": "open", "comments": [text]}),
+        ("Show the patient's record.", {"patient": name, "notes": text, "allergies": []}),
+        ("List the repositories I starred.", {"repos": [{"name": f"tool-{number}", "description": text}]}),
+    ]
+    task, body = rng.choice(made)
+    style = rng.random()
+    if style < 0.5:
+        return task, json.dumps(body, ensure_ascii=False)
+    if style < 0.75:
+        return task, str(body)
+    return task, text
+
+
+def composed(rows: list[Row], given: Insertions, rng: random.Random) -> list[Row]:
+    """Return pairs of documents with an innocent sentence and with an order in one place."""
+    innocent = [r for r in rows if r["task"] == "document" and not r["attack"]]
+    by_source: dict[str, list[Row]] = defaultdict(list)
+    for row in rng.sample(innocent, len(innocent)):
+        by_source[row["source"]].append(row)
+    made: list[Row] = []
+    for source, found in by_source.items():
+        for number, row in enumerate(found[:PER_SOURCE]):
+            made += _pair(row, given, rng, f"doc-{source}-{number}")
+    lines = [r["said"][0][1] for r in rows if r["task"] == "message" and not r["attack"] and r["lang"] == "en" and len(r["said"][0][1]) < 160]
+    if lines:
+        for number in range(SHORT_RESULTS if len(rows) > 20_000 else SHORT_RESULTS // 10):
+            made += _short_pair(given, rng, lambda: rng.choice(lines), f"short-{number}")
+    return made
+
+
+def _sentences(given: Insertions, lang: str, rng: random.Random) -> tuple[str, str] | None:
+    wanted = lang if lang in given.orders and rng.random() >= ENGLISH_ORDER else "en"
+    if not given.orders.get(wanted) or not given.innocent.get(wanted):
+        return None
+    return rng.choice(given.innocent[wanted]), rng.choice(given.orders[wanted])
+
+
+def _pair(row: Row, given: Insertions, rng: random.Random, name: str) -> list[Row]:
+    chosen = _sentences(given, row["lang"], rng)
+    if chosen is None:
+        return []
+    place, joint = rng.random(), rng.choice(("\n", "\n\n", " "))
+    start = rng.randrange(0, max(1, len(row["said"][1][1]) - LONGEST))
+    text = row["said"][1][1][start : start + rng.choice((400, 900, LONGEST))]
+    task = "" if rng.random() < MASKED_TASK else row["said"][0][1]
+    made = []
+    for label, sentence in enumerate(chosen):
+        body = in_json(text, sentence, place) or put_in(text, sentence, place, joint)
+        made.append(_row(row, task, body, label, name, "composed_documents"))
+    return made
+
+
+def _short_pair(
+    given: Insertions, rng: random.Random, line: Callable[[], str], name: str
+) -> list[Row]:
+    lang = "en" if rng.random() < 0.6 else rng.choice(sorted(given.orders))
+    chosen = _sentences(given, lang, rng)
+    if chosen is None:
+        return []
+    seed = rng.random()
+    made = []
+    blank = {"lang": lang, "id": name, "system": ""}
+    for label, sentence in enumerate(chosen):
+        task, body = shells(random.Random(seed), line, sentence)
+        made.append(_row(blank, "" if seed < MASKED_TASK else task, body, label, name, "composed_results"))
+    return made
+
+
+def _row(row: Row, task: str, body: str, label: int, name: str, source: str) -> Row:
+    return {
+        "task": "document",
+        "system": "",
+        "said": [["user", task], ["tool", body]],
+        "attack": label,
+        "session": label,
+        "kinds": (1, -1, -1) if label else (0, 0, 0),
+        "source": source,
+        "lang": row["lang"],
+        "pair": name,
+        "authored": True,
+        "category": "indirect_injection" if label else "benign_document",
+        "id": f"{name}-{label}",
+    }

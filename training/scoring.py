@@ -1,0 +1,78 @@
+"""Scores of a network on whole records, and the table that compares runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from promptguard.model.cutting import (
+    USER,
+    Window,
+    context_window,
+    document_windows,
+    message_windows,
+)
+from training.batches import pad
+from training.network import Network
+from training.score import macro, matched
+from training.weighing import Row
+
+BATCH = 512
+MESSAGE, TURN, DOCUMENT = range(3)
+
+
+@torch.no_grad()
+def logits_of(network: Network, rows: list[Row], device: str) -> dict[str, np.ndarray]:
+    """Return the raw logits: message (highest window of a user turn), context, document."""
+    network.eval()
+    jobs: list[tuple[int, int, Window]] = []
+    for index, row in enumerate(rows):
+        if row["task"] == "document":
+            (_, task), (_, ids) = row["ids"]
+            jobs += [(index, DOCUMENT, w) for w in document_windows(task, ids)]
+            continue
+        users = [ids for role, ids in row["ids"] if role == "user"][-24:]
+        for ids in users:
+            jobs += [(index, MESSAGE, (w, [USER] * len(w))) for w in message_windows(ids)]
+        talk = [(role, ids) for role, ids in row["ids"] if role != "tool"]
+        jobs.append((index, TURN, context_window(talk, row["system_ids"])))
+    jobs.sort(key=lambda job: len(job[2][0]))
+    found = {
+        "message": np.full((len(rows), 4), -20.0, dtype=np.float32),
+        "context": np.full((len(rows), 2), -20.0, dtype=np.float32),
+        "document": np.full(len(rows), -20.0, dtype=np.float32),
+    }
+    with torch.autocast(device, torch.bfloat16):
+        for begin in range(0, len(jobs), BATCH):
+            part = jobs[begin : begin + BATCH]
+            inputs = (t.to(device) for t in pad([window for _, _, window in part]))
+            message, context, document, _ = (o.float().cpu().numpy() for o in network(*inputs))
+            for place, (index, task, _) in enumerate(part):
+                if task == TURN:
+                    found["context"][index] = context[place]
+                elif task == MESSAGE:
+                    found["message"][index] = np.maximum(found["message"][index], message[place])
+                else:
+                    found["document"][index] = max(found["document"][index], document[place, 0])
+    return found
+
+
+def report(name: str, rows: list[Row], found: dict[str, np.ndarray]) -> None:
+    """Print the macro measures of messages, conversations and documents."""
+    message, turn = found["message"][:, 0], found["context"][:, 0]
+    columns = {
+        "message": {"message": message, "turn": turn, "sum": message + turn},
+        "context": {"message": message, "turn": turn, "sum": message + turn},
+        "document": {"document": found["document"]},
+    }
+    for task, scores in columns.items():
+        picked = [i for i, row in enumerate(rows) if row["task"] == task]
+        labels = [rows[i]["attack"] for i in picked]
+        sources = [rows[i]["source"] for i in picked]
+        if len(set(labels)) < 2:
+            continue
+        for column, values in scores.items():
+            kept = values[picked].tolist()
+            line = " ".join(f"{k} {v:.3f}" for k, v in macro(kept, labels, sources).items())
+            inner = matched(kept, labels, sources)
+            print(f"{name:14} {task:8} {column:9} {line} within {inner:.3f}", flush=True)
