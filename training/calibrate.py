@@ -5,7 +5,8 @@
 `.train/scores` holds the raw logits of both readers on held-out and development examples, as the
 `score` stage of training writes them, and `word_pairs` logits are added here. Each record weighs
 so that every source and label counts alike. Coefficients are held at or above zero: no reader's
-word is ever turned round.
+word is ever turned round. How much the thorough reader counts beside the quick one is fitted on the
+development sources alone, none of which either has learned from; the scale on all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from promptguard.model.artifact import MESSAGE_OUTPUTS, OUTPUTS
 
 FILES = ("quick.onnx", "thorough.onnx", "tokenizer.json", "word_pairs.npz")
 BENIGN_ABOVE = 0.02
+LEAST_OF_A_SOURCE = 50  # a handful of records must not decide a proportion
 BASES = {
     "quick": "all-MiniLM-L6-v2 with Han characters and word pieces of 22 languages added",
     "thorough": "six layers of all-mpnet-base-v2 with the same vocabulary",
@@ -59,8 +61,32 @@ def threshold(values: np.ndarray, weights: np.ndarray) -> float:
     return float(values[order][np.searchsorted(share, BENIGN_ABOVE)])
 
 
-def columns(name: str, held: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return one output's logits (quick, thorough), labels and sources, where both are known."""
+def blended(
+    values: np.ndarray, labels: np.ndarray, sources: np.ndarray, is_dev: np.ndarray
+) -> np.ndarray:
+    """Return the blend of both readers: its proportion from the development sources, its scale
+    and shift from all examples."""
+    ratio = np.array([1.0, 0.0])
+    sizes = Counter(zip(sources.tolist(), labels.tolist(), strict=True))
+    is_large = np.array(
+        [
+            sizes[key] >= LEAST_OF_A_SOURCE
+            for key in zip(sources.tolist(), labels.tolist(), strict=True)
+        ]
+    )
+    is_dev = is_dev & is_large
+    if len(set(labels[is_dev].tolist())) == 2:
+        part = weights_of(sources[is_dev], labels[is_dev])
+        found = fitted(values[is_dev], labels[is_dev], part)[:2]
+        ratio = found / found.sum() if found.sum() else ratio
+    one = fitted((values @ ratio)[:, None], labels, weights_of(sources, labels))
+    return np.array([one[0] * ratio[0], one[0] * ratio[1], one[1]])
+
+
+def columns(
+    name: str, held: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return one output's logits (quick, thorough), labels, sources, and which rows they are."""
     if name in MESSAGE_OUTPUTS:
         index = MESSAGE_OUTPUTS.index(name)
         is_task = held["task"] == "message"
@@ -76,7 +102,18 @@ def columns(name: str, held: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndar
         labels = held["session"] if index else held["attack"]
         quick, thorough = held["quick_context"][:, index], held["thorough_context"][:, index]
     kept = is_task & (labels >= 0)
-    return np.stack([quick, thorough], 1)[kept], labels[kept], held["source"][kept]
+    return np.stack([quick, thorough], 1)[kept], labels[kept], held["source"][kept], kept
+
+
+def load_scores(folder: Path) -> dict[str, np.ndarray]:
+    """Return the logits and labels of the held-out and the development examples together."""
+    parts = []
+    for name in ("held", "dev"):
+        with np.load(folder / f"{name}.npz", allow_pickle=False) as stored:
+            part = {key: stored[key] for key in stored.files}
+        pairs = np.load(folder / f"pairs_{name}.npy")
+        parts.append(part | {"pairs": pairs, "is_dev": np.full(len(pairs), name == "dev")})
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 def main() -> None:
@@ -87,25 +124,23 @@ def main() -> None:
     parser.add_argument("--version", required=True)
     parser.add_argument("--data", type=Path, required=True, help="manifest of the prepared data")
     options = parser.parse_args()
-    with np.load(options.scores, allow_pickle=False) as stored:
-        held = {name: stored[name] for name in stored.files}
+    held = load_scores(options.scores)
+    is_dev = held["is_dev"]
     manifest = {
         "name": "promptguard-readers",
         "version": options.version,
         "license": "Apache-2.0",
         "base": BASES,
-        "sha256": {
-            n: hashlib.sha256((options.model / n).read_bytes()).hexdigest() for n in FILES
-        },
+        "sha256": {n: hashlib.sha256((options.model / n).read_bytes()).hexdigest() for n in FILES},
         "calibration": {},
         "thresholds": {},
         "data": json.loads(options.data.read_text())["sources"],
     }
     for name in OUTPUTS:
-        values, labels, sources = columns(name, held)
+        values, labels, sources, kept = columns(name, held)
         weights = weights_of(sources, labels)
         alone = fitted(values[:, :1], labels, weights)
-        both = fitted(values, labels, weights)
+        both = blended(values, labels, sources, is_dev[kept])
         manifest["calibration"][name] = {
             "alone": {"quick": round(alone[0], 4), "shift": round(alone[1], 4)},
             "both": {

@@ -86,22 +86,54 @@ def in_json(text: str, sentence: str, place: float) -> str | None:
 
 def shells(rng: random.Random, line: Callable[[], str], sentence: str) -> tuple[str, str]:
     """Return a task and a short tool result that carries `sentence` in one field."""
-    text = rng.choice((sentence, f"{line()} {sentence}", f"{sentence} {line()}", f"{line()} {sentence} {line()}"))
+    text = rng.choice(
+        (sentence, f"{line()} {sentence}", f"{sentence} {line()}", f"{line()} {sentence} {line()}")
+    )
     number = rng.randrange(100, 99999)
     name = rng.choice(("M. Okafor", "Lena Brandt", "j.tanaka", "Priya N.", "Tomás", "user_8812"))
     made: list[tuple[str, Any]] = [
-        ("Check my inbox for new mail.", {"emails": [{"from": f"{name}@example.com", "subject": line(), "body": text}]}),
-        ("What do the reviews of this product say?", {"product_id": number, "reviews": [{"rating": 4, "reviewer": name, "content": text}]}),
+        (
+            "Check my inbox for new mail.",
+            {"emails": [{"from": f"{name}@example.com", "subject": line(), "body": text}]},
+        ),
+        (
+            "What do the reviews of this product say?",
+            {"product_id": number, "reviews": [{"rating": 4, "reviewer": name, "content": text}]},
+        ),
         ("Show me my notes.", {"notes": [{"id": f"N{number}", "title": line(), "content": text}]}),
-        ("What is on my calendar this week?", {"events": [{"event_id": number, "title": line(), "description": text}]}),
-        ("Read the latest post of this account.", {"post_id": number, "author": name, "text": text}),
-        ("Search the web for this.", {"results": [{"title": line(), "snippet": line()}, {"title": line(), "snippet": text}]}),
-        ("Open the file and tell me what it says.", {"path": f"/home/docs/{number}.txt", "content": text}),
-        ("Get the details of this listing.", {"listing": {"id": number, "price": number % 900, "description": text}}),
-        ("Read my last messages.", [{"sender": name, "message": line()}, {"sender": name, "message": text}]),
-        ("What is the status of this ticket?", {"ticket": number, "status": "open", "comments": [text]}),
+        (
+            "What is on my calendar this week?",
+            {"events": [{"event_id": number, "title": line(), "description": text}]},
+        ),
+        (
+            "Read the latest post of this account.",
+            {"post_id": number, "author": name, "text": text},
+        ),
+        (
+            "Search the web for this.",
+            {"results": [{"title": line(), "snippet": line()}, {"title": line(), "snippet": text}]},
+        ),
+        (
+            "Open the file and tell me what it says.",
+            {"path": f"/home/docs/{number}.txt", "content": text},
+        ),
+        (
+            "Get the details of this listing.",
+            {"listing": {"id": number, "price": number % 900, "description": text}},
+        ),
+        (
+            "Read my last messages.",
+            [{"sender": name, "message": line()}, {"sender": name, "message": text}],
+        ),
+        (
+            "What is the status of this ticket?",
+            {"ticket": number, "status": "open", "comments": [text]},
+        ),
         ("Show the patient's record.", {"patient": name, "notes": text, "allergies": []}),
-        ("List the repositories I starred.", {"repos": [{"name": f"tool-{number}", "description": text}]}),
+        (
+            "List the repositories I starred.",
+            {"repos": [{"name": f"tool-{number}", "description": text}]},
+        ),
     ]
     task, body = rng.choice(made)
     style = rng.random()
@@ -122,7 +154,14 @@ def composed(rows: list[Row], given: Insertions, rng: random.Random) -> list[Row
     for source, found in by_source.items():
         for number, row in enumerate(found[:PER_SOURCE]):
             made += _pair(row, given, rng, f"doc-{source}-{number}")
-    lines = [r["said"][0][1] for r in rows if r["task"] == "message" and not r["attack"] and r["lang"] == "en" and len(r["said"][0][1]) < 160]
+    lines = [
+        r["said"][0][1]
+        for r in rows
+        if r["task"] == "message"
+        and not r["attack"]
+        and r["lang"] == "en"
+        and len(r["said"][0][1]) < 160
+    ]
     if lines:
         for number in range(SHORT_RESULTS if len(rows) > 20_000 else SHORT_RESULTS // 10):
             made += _short_pair(given, rng, lambda: rng.choice(lines), f"short-{number}")
@@ -163,7 +202,9 @@ def _short_pair(
     blank = {"lang": lang, "id": name, "system": ""}
     for label, sentence in enumerate(chosen):
         task, body = shells(random.Random(seed), line, sentence)
-        made.append(_row(blank, "" if seed < MASKED_TASK else task, body, label, name, "composed_results"))
+        made.append(
+            _row(blank, "" if seed < MASKED_TASK else task, body, label, name, "composed_results")
+        )
     return made
 
 

@@ -1,171 +1,293 @@
-"""Step 10: fit the evidence weights on conversations the model was not trained on.
+"""Step 8: fit how much each signal counts, and the priors for each false-positive budget.
 
-    python -m training.fit_evidence .train/data/held_records.jsonl.gz weights.toml
+    python -m training.fit_evidence .train/data .train/scores MODEL WEIGHTS
 
-All signals are fitted jointly, so that correlated ones do not count twice: a logistic regression
-of "this turn belongs to an attack" on the signals' scores, weights not below zero, drawn towards
-a small prior weight where the data says little. A benign conversation gives all its turns, an
-attack those from `attack_turn` on; every source and label weighs alike. The budgets are
-split-conformal priors that hold for benign single texts and for benign conversations alike.
-Step 11 starts from the result.
+All signals are fitted jointly on examples that trained neither reader (held-out records and whole
+development sources), so that correlated ones do not count twice: a logistic regression of "answering
+this turn serves an attack" on the signals' scores, weights not below zero, every source and label
+weighing alike. The readers' logits are those of the `score` stage of training, blended as the
+manifest says; the other signals are computed from the text. A signal whose weight the data puts at
+zero stays in the product as a measurement.
+
+Signals that need a whole session (continuation, probing) cannot be fitted on single examples; their
+weights are set, and the bundled scenarios hold them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections import Counter
-from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import tomli_w
 from scipy.optimize import minimize
 
 from promptguard.config import ControllerConfig
-from promptguard.risk.weights import SignalWeight, Weights, shipped_weights
-from promptguard.validation.calibrate import (
-    CalibratedPrior,
-    calibrate_prior,
-    with_budgets,
-    write_weights,
-)
-from promptguard.validation.dataset import Case, load_dataset
-from promptguard.validation.score_trace import ScoreTrace, record_traces
-from training.records import at_most
+from promptguard.fil.engine import FrozenInstinct
+from promptguard.model.artifact import open_artifact
+from promptguard.patterns.concepts import shipped_concepts
+from promptguard.protocols import FilReading, TurnContext
+from promptguard.signals.concepts import concept_weights
+from promptguard.signals.fil import fil as fil_signal
+from promptguard.signals.keywords import keywords
+from promptguard.state import SessionState
+from promptguard.text.read import read_text
+from promptguard.text.views import TextViews
+from training.records import read
 
-PER_SOURCE, EVEN = 150, 60
-PRIOR_WEIGHT, PULL = 0.6, 2e-2
 SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-LOGIT = frozenset({"semantic", "context"})
-LEVEL = frozenset({"context", "trajectory", "information_gathering", "intent", "behavior"})
-# Three or four steps on one subject occur in none of 725 held-out benign conversations and in
-# hardly any attack, so their weight cannot be fitted: it is set so that the bundled
-# chemistry scenario is SUSPECT in time, and the lower half counts 0.
-# Refusals are commoner in the authored attacks than a refusal deserves (the corpus says so), so
-# the weight of `response` is set low instead of learning that.
+BLOCK = math.log(0.7 / 0.3)
+STRENGTH = 1e-4
+PER_SOURCE = 400
+# A talk of several turns may be blocked at any of them: the share is held for the whole talk.
+TURNS_OF_A_TALK = 4
+# A document taken for poisoned is replaced by a note and the turn goes on: a milder mistake.
+DOCUMENT_SHARE = 2
+FITTED = ("semantic", "context", "concepts", "keywords", "fil")
+LOGIT = frozenset({"semantic", "context", "concepts"})
 SET = {
-    "information_gathering": SignalWeight(kind="level", link="upper", scale=6.0, limit=6.0),
-    # The rules are rare and precise.
-    "fil": SignalWeight(kind="event", link="linear", scale=4.0, limit=6.0),
-    "response": SignalWeight(kind="event", link="linear", scale=0.3, limit=1.0),
+    "continuation": {"link": "linear", "scale": 2.5},
+    "probing": {"link": "linear", "scale": 1.0},
+    "judge": {"link": "logit", "scale": 0.8, "limit": 3.0},
 }
-LIMITS = {"semantic": 8.0, "context": 6.0}
+MEASURED = (
+    "trajectory", "information_gathering", "coherence", "behavior", "response", "intent",
+)  # fmt: skip
+LIMITS = {"semantic": 8.0, "context": 8.0, "concepts": 2.0, "keywords": 2.0, "fil": 5.0}
 
 
-def chosen(cases: Iterable[Case]) -> list[Case]:
-    """Keep at most `PER_SOURCE` cases of a source and label."""
-    return at_most(cases, PER_SOURCE, lambda case: (case.source, case.is_attack))
+@dataclass(frozen=True)
+class Examples:
+    """What is fitted on: one row a turn or document."""
+
+    values: np.ndarray
+    labels: np.ndarray
+    sources: np.ndarray
+    weights: np.ndarray
+    is_first: np.ndarray
 
 
-def rows_of(
-    traces: list[ScoreTrace], starts: dict[int, int], names: list[str]
-) -> tuple[np.ndarray, ...]:
-    """Return features, labels and weights of the turns that count."""
-    features, labels, groups = [], [], []
-    for trace in traces:
-        first = starts.get(trace.index, len(trace.turns) - 1) if trace.is_attack else 0
-        for scores in trace.turns[first:]:
-            by_name = {score.name: score.score for score in scores}
-            features.append([linked(name, by_name[name]) for name in names])
-            labels.append(int(trace.is_attack))
-            groups.append((trace.source, trace.is_attack))
-    counts = Counter(groups)
-    sources = Counter(label for _, label in counts)
-    weights = [0.5 / sources[group[1]] / counts[group] for group in groups]
-    return np.array(features), np.array(labels), np.array(weights)
+def even(sources: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return weights under which sources count alike within a label, and labels alike."""
+    keys = list(zip(sources.tolist(), labels.tolist(), strict=True))
+    counts = Counter(keys)
+    per_label = Counter(label for _, label in counts)
+    return np.array([0.5 / per_label[label] / counts[(s, label)] for s, label in keys])
 
 
-def linked(name: str, score: float) -> float:
-    """Return a score as the weights file's link sees it."""
-    if name not in LOGIT:
-        return score
-    kept = min(max(score, 1e-6), 1 - 1e-6)
-    return math.log(kept / (1 - kept))
+def text_scores(text: str, instinct: FrozenInstinct) -> list[float]:
+    """Return the scores of the signals that need only the text."""
+    views = read_text(text)
+    reading: FilReading = instinct.assess(views, now=0.0)
+    ctx = context_of(text, views, reading)
+    odds = concept_weights().log_odds(shipped_concepts().match(views.folded))
+    return [odds, keywords(ctx).score, fil_signal(ctx).score]
 
 
-def fit(
-    features: np.ndarray, labels: np.ndarray, weights: np.ndarray, names: list[str]
-) -> np.ndarray:
-    """Return one weight per signal, not below zero, and the shift."""
-    target = np.full(len(names), PRIOR_WEIGHT)
-
-    def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        odds = features @ parameters[:-1] + parameters[-1]
-        off = parameters[:-1] - target
-        value = (weights * (np.logaddexp(0, odds) - labels * odds)).sum() + PULL * (off**2).sum()
-        gap = weights * (1 / (1 + np.exp(-odds)) - labels)
-        return value, np.append(features.T @ gap + 2 * PULL * off, gap.sum())
-
-    bounds = [(0.0, None)] * len(names) + [(None, None)]
-    start = np.append(target, 0.0)
-    return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+def context_of(text: str, views: TextViews, reading: FilReading) -> TurnContext:
+    """Return the context of a text that stands alone."""
+    return TurnContext(
+        state=SessionState(session_id="fit"),
+        turn=1,
+        now=0.0,
+        text=text,
+        views=views,
+        fil=reading,
+        message_risk=0.0,
+    )
 
 
-def weights_from(names: list[str], found: np.ndarray, old: Weights, note: str) -> Weights:
-    """Return the weights file's content."""
-    signals = {
-        name: SignalWeight(
-            kind="level" if name in LEVEL else "event",
-            link="logit" if name in LOGIT else "linear",
-            scale=round(float(scale), 4),
-            shift=round(float(found[-1]), 4) if name == "semantic" else 0.0,
-            limit=LIMITS.get(name, 3.0),
-        )
-        for name, scale in zip(names, found, strict=False)
-    }
-    signals |= SET | {"judge": old.signals["judge"]}
-    return old.model_copy(update={"version": "0.1.0", "fitted_on": note, "signals": signals})
+def load(options: Any, name: str) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    """Return the examples of one set and the readers' logits."""
+    rows = list(read(options.data / f"{name}.jsonl.gz"))
+    with np.load(options.scores / f"{name}.npz", allow_pickle=False) as stored:
+        scores = {key: stored[key] for key in stored.files}
+    scores["pairs"] = np.load(options.scores / f"pairs_{name}.npy")
+    return rows, scores
 
 
-def even(benign: list[ScoreTrace]) -> list[ScoreTrace]:
-    """Keep at most `EVEN` of a source, so that no kind of text makes up most of it."""
-    return at_most(benign, EVEN, lambda trace: (trace.source, is_talk(trace)))
+def chosen(rows: list[dict[str, Any]], tasks: tuple[str, ...]) -> list[int]:
+    """Return the indices of at most so many rows of a source, label and task."""
+    seen: Counter[tuple[str, int, str]] = Counter()
+    kept = []
+    for index in np.random.default_rng(0).permutation(len(rows)).tolist():
+        row = rows[index]
+        key = (row["source"], row["attack"], row["task"])
+        seen[key] += 1
+        if row["task"] in tasks and seen[key] <= PER_SOURCE:
+            kept.append(index)
+    return kept
 
 
-def is_talk(trace: ScoreTrace) -> bool:
-    """Say whether a trace holds more than one turn."""
-    return len(trace.turns) > 1
+def turns_of(options: Any, calibration: dict[str, Any], *, both: bool) -> Examples:
+    """Return the user turns of both sets."""
+    instinct = FrozenInstinct.load()
+    values, labels, sources, firsts = [], [], [], []
+    for name in ("held", "dev"):
+        rows, scores = load(options, name)
+        for index in chosen(rows, ("message", "context")):
+            row = rows[index]
+            users = [text for role, text in row["said"] if role == "user"]
+            if not users:
+                continue
+            quick = float(scores["quick_message"][index, 0] + scores["pairs"][index, 0])
+            if len(users) > 1:  # of a talk only the highest turn is known: the context must tell
+                quick = min(quick, 0.0)
+            deep = float(scores["thorough_message"][index, 0])
+            blend = calibration["attack"].both if both else calibration["attack"].alone
+            turn = calibration["turn"].both if both else calibration["turn"].alone
+            values.append(
+                [
+                    blend.quick * quick + blend.thorough * deep + blend.shift,
+                    turn.quick * float(scores["quick_context"][index, 0])
+                    + turn.thorough * float(scores["thorough_context"][index, 0])
+                    + turn.shift,
+                    *text_scores(users[-1], instinct),
+                ]
+            )
+            labels.append(row["attack"])
+            sources.append(row["source"])
+            firsts.append(len(users) == 1)
+    y, s = np.array(labels), np.array(sources)
+    clipped = np.clip(np.array(values), -13.8, 13.8)
+    return Examples(clipped, y, s, even(s, y), np.array(firsts))
 
 
-def budget_for(benign: list[ScoreTrace], weights: Weights, share: float) -> CalibratedPrior:
-    """Return the stricter of the priors that keep a budget on single texts and on talks.
+def documents_of(options: Any, calibration: dict[str, Any]) -> Examples:
+    """Return the untrusted contents of both sets."""
+    values, labels, sources = [], [], []
+    for name in ("held", "dev"):
+        rows, scores = load(options, name)
+        blend = calibration["document"].alone
+        for index in chosen(rows, ("document",)):
+            values.append([blend.quick * float(scores["quick_document"][index]) + blend.shift])
+            labels.append(rows[index]["attack"])
+            sources.append(rows[index]["source"])
+    y, s = np.array(labels), np.array(sources)
+    return Examples(np.array(values), y, s, even(s, y), np.ones(len(y), bool))
 
-    What is guarded may be all the one or all the other, so the budget has to hold for both.
-    """
-    mixed = even(benign)
-    talks = [trace for trace in mixed if is_talk(trace)]
-    singles = [trace for trace in mixed if not is_talk(trace)]
-    found = [calibrate_prior(kind, weights, share) for kind in (singles, talks)]
-    return min(found, key=lambda point: point.prior)
+
+def fitted(data: Examples) -> np.ndarray:
+    """Return one weight per column, at least zero; first and later turns have their own prior."""
+    first = data.is_first.astype(float)
+    columns = np.column_stack([data.values, first, 1 - first])
+
+    def loss(p: np.ndarray) -> tuple[float, np.ndarray]:
+        odds = columns @ p
+        off = data.weights * (1 / (1 + np.exp(-odds)) - data.labels)
+        value = (data.weights * (np.logaddexp(0, odds) - data.labels * odds)).sum()
+        return float(value + STRENGTH * (p**2).sum()), columns.T @ off + 2 * STRENGTH * p
+
+    width = data.values.shape[1]
+    bounds = [(0.0, None)] * width + [(None, None)] * 2
+    start = np.append(np.full(width, 0.3), [0.0, 0.0])
+    found: np.ndarray = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    return found[:width]
+
+
+def prior_for(nats: np.ndarray, sources: np.ndarray, share: float) -> float:
+    """Return the prior at which `share` of innocent traffic, sources alike, reaches the block."""
+    counts = Counter(sources.tolist())
+    weights = np.array([1 / counts[s] for s in sources.tolist()])
+    order = np.argsort(-nats)
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return BLOCK - float(nats[order][np.searchsorted(reached, share)]) - 1e-6
 
 
 def main() -> None:
-    """Fit, set the budgets, write."""
+    """Fit, set the budgets, write the weights file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("records", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--jobs", type=int, default=2)
+    for name in ("data", "scores", "model", "out"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--version", required=True)
     options = parser.parse_args()
-    cases = chosen(load_dataset([options.records]).cases)
-    starts = {case.index: case.attack_turn for case in cases if case.attack_turn is not None}
-    traces = list(record_traces(cases, ControllerConfig(store="memory:"), jobs=options.jobs))
-    names = [score.name for score in traces[0].turns[0] if score.name not in SET]
-    found = fit(*rows_of(traces, starts, names), names)
-    benign = [trace for trace in traces if not trace.is_attack]
-    note = (
-        f"{len(traces)} held-out authored, permissive and share-alike records "
-        f"({len(benign)} benign), none of them seen by the model"
-    )
-    weights = weights_from(names, found, shipped_weights(), note)
-    points = [budget_for(benign, weights, share) for share in SHARES]
-    weights = with_budgets(
-        weights.model_copy(update={"budgets": (points[0].budget,)}), points, "budgets on the same"
-    )
-    write_weights(weights, options.out)
-    for name, value in zip([*names, "shift"], found, strict=True):
-        print(f"{name:24} {value:.3f}")
-    for point in points:
-        print(point.budget)
+    assert ControllerConfig().preset == "balanced"
+    calibration = open_artifact(options.model).manifest.calibration
+    turns = turns_of(options, calibration, both=False)
+    deep = turns_of(options, calibration, both=True)
+    scales = fitted(turns)
+    print(dict(zip(FITTED, scales.round(3).tolist(), strict=True)))
+    nats = deep.values @ scales
+    papers = documents_of(options, calibration)
+    order = max(float(fitted(papers)[0]), 0.3)
+    innocent, paper = deep.labels == 0, papers.labels == 0
+    first, later = innocent & deep.is_first, innocent & ~deep.is_first
+    written = papers.values[:, 0] * order
+    budgets = [
+        {
+            "share": share,
+            "first": round(prior_for(nats[first], deep.sources[first], share), 4),
+            "later": round(prior_for(nats[later], deep.sources[later], share / TURNS_OF_A_TALK), 4),
+            "document": round(
+                prior_for(written[paper], papers.sources[paper], DOCUMENT_SHARE * share), 4
+            ),
+        }
+        for share in SHARES
+    ]
+    report(deep, nats, papers, written, budgets)
+    weights = {
+        name: {
+            "link": "logit" if name in LOGIT else "linear",
+            "scale": round(float(scale), 4),
+            "limit": LIMITS[name],
+        }
+        for name, scale in zip(FITTED, scales, strict=True)
+    }
+    weights |= SET | {name: {"link": "linear", "scale": 0.0} for name in MEASURED}
+    body = {
+        "version": options.version,
+        "fitted_on": (
+            f"{len(turns.labels)} turns and {len(papers.labels)} documents that trained no reader, "
+            f"of {len(set(turns.sources.tolist()) | set(papers.sources.tolist()))} sources"
+        ),
+        "signals": weights,
+        "documents": {
+            "order": {"link": "logit", "scale": round(order, 4), "limit": 12.0},
+            "rules": {"link": "linear", "scale": 2.0},
+            "hidden": {"link": "linear", "scale": 1.0},
+        },
+        "memory": {"half_life_turns": 8.0, "half_life_s": 14400.0, "residue": 0.1, "floor": -4.0},
+        "doubt": {"low": -2.0, "high": 4.0},
+        "modes": {
+            "CAUTIOUS": 0.15, "ELEVATED": 0.3, "SUSPECT": 0.5, "CRITICAL": 0.7, "UNSAFE": 0.85,
+            "hysteresis": 0.05,
+        },
+        "budgets": budgets,
+    }  # fmt: skip
+    options.out.write_text(tomli_w.dumps(body), encoding="utf-8")
+    print(json.dumps(budgets, indent=1))
+
+
+def report(
+    turns: Examples,
+    nats: np.ndarray,
+    papers: Examples,
+    written: np.ndarray,
+    budgets: list[dict[str, float]],
+) -> None:
+    """Print what each budget catches, sources alike."""
+    for budget in budgets:
+        prior = np.where(turns.is_first, budget["first"], budget["later"])
+        caught = (nats + prior >= BLOCK).astype(float)
+        lines = []
+        for label, name in ((1, "caught"), (0, "innocent")):
+            for first in (True, False):
+                picked = (turns.labels == label) & (turns.is_first == first)
+                by = [
+                    caught[picked & (turns.sources == s)].mean() for s in set(turns.sources[picked])
+                ]
+                lines.append(f"{name} {'first' if first else 'later'} {np.mean(by):.3f}")
+        hit = written + budget["document"] >= BLOCK
+        for label in (1, 0):
+            picked = papers.labels == label
+            by = [hit[picked & (papers.sources == s)].mean() for s in set(papers.sources[picked])]
+            lines.append(f"documents {label}: {np.mean(by):.3f}")
+        print(f"share {budget['share']}: " + ", ".join(lines))
 
 
 if __name__ == "__main__":

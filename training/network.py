@@ -80,7 +80,8 @@ class Network(nn.Module):
             self.words: nn.Module = nn.Embedding(vocabulary, shape.hidden)
         else:
             self.words = nn.Sequential(
-                nn.Embedding(vocabulary, shape.rank), nn.Linear(shape.rank, shape.hidden, bias=False)
+                nn.Embedding(vocabulary, shape.rank),
+                nn.Linear(shape.rank, shape.hidden, bias=False),
             )
         self.places = nn.Embedding(512 + shape.first_place, shape.hidden)
         self.speakers = nn.Embedding(SPEAKERS, shape.hidden)

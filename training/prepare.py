@@ -271,7 +271,9 @@ def main() -> None:
             counts[record["source"]] += 1
         else:
             dev[(record["source"], record["label"])].append(record)
-    examples = {side: [e for r in rows for e in examples_of(r, rng)] for side, rows in sides.items()}
+    examples = {
+        side: [e for r in rows for e in examples_of(r, rng)] for side, rows in sides.items()
+    }
     for side, rows in examples.items():
         made = composed(rows, insertions(options.corpus, is_held=side), rng)
         print(f"{'held' if side else 'train'}: {len(made)} documents composed")

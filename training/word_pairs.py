@@ -1,11 +1,12 @@
-"""Step 8: fit the table of tokens and neighbouring tokens that is read beside the encoder.
+"""Step 6: fit the table of tokens and neighbouring tokens that is read beside the quick reader.
 
-    python -m training.word_pairs .train/data src/promptguard/data/model --share 0.5
+    python -m training.word_pairs .train/data src/promptguard/data/model .train/scores --share 0.5
 
 One logistic regression per output over hashed tokens and pairs of neighbours, on the messages the
 encoder was trained on, drawn with the weights its batches have. `--share` is how much of the
-table's logit is added to the encoder's, chosen on development sources. `.train/data` holds
-`train.jsonl.gz`; the tokenizer is the model's own.
+table's logit is added to the reader's, chosen on development sources. `.train/data` holds
+`train.jsonl.gz`; the tokenizer is the model's own. Writes `pairs_held.npy` and `pairs_dev.npy`, what
+the table adds for those examples, for the calibration.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from tokenizers import Tokenizer
 
-from promptguard.model.artifact import OUTPUTS
+from promptguard.model.artifact import MESSAGE_OUTPUTS as OUTPUTS
 from promptguard.model.cutting import WINDOW
-from promptguard.model.word_pairs import SIZE, buckets
+from promptguard.model.word_pairs import SIZE, WordPairs, buckets
 from training.records import read
 from training.weighing import AUTHORED_BOOST, Row, boost_of
 
@@ -58,6 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("model", type=Path)
+    parser.add_argument("scores", type=Path)
     parser.add_argument("--share", type=float, required=True)
     options = parser.parse_args()
     tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
@@ -77,6 +79,17 @@ def main() -> None:
         units[index] = unit * options.share
         print(f"{name}: {int(known.sum())} messages, {int((table[index] != 0).sum())} buckets used")
     np.savez_compressed(options.model / "word_pairs.npz", table=table, units=units)
+    pairs = WordPairs(table=table, units=units)
+    for name in ("held", "dev"):
+        found = [added(pairs, row, tokenizer) for row in read(options.data / f"{name}.jsonl.gz")]
+        np.save(options.scores / f"pairs_{name}.npy", np.stack(found))
+
+
+def added(pairs: WordPairs, row: Row, tokenizer: Tokenizer) -> np.ndarray:
+    """Return the most the table adds to the user turns of an example."""
+    texts = [text for role, text in row["said"] if role == "user"][-8:] or [""]
+    encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    return np.max([pairs.logits(one.ids[:TOKENS]) for one in encoded], axis=0)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from promptguard.protocols import TurnContext
-from promptguard.text.locate import original_spans
+from promptguard.text.places import original_spans
 from promptguard.verdict import Span
 
 MAX_SPANS = 12
