@@ -338,7 +338,7 @@ class Controller:
             metrics = await self._second.evaluate(
                 user=turn.text,
                 system=system_of(state, turn) or None,
-                conversation=said_before(state),
+                history=said_before(state),
             )
         except PromptGuardError as error:
             return replace(verdict, fault=f"Second opinion: {error}"), after
@@ -448,16 +448,16 @@ def _withheld(result: TurnResult) -> frozenset[int]:
 
 
 def _forgiven(state: SessionState) -> SessionState:
-    """Return a session whose evidence was found to be a false alarm."""
+    """Return a session whose evidence was found to be a false alarm: nothing of it is kept."""
     return replace(
         state,
         ledger=Ledger(),
         mode=Mode.SAFE,
         accumulated_risk=0.0,
-        recent=tuple(
-            replace(record, turn_risk=0.0, message_risk=0.0, is_flagged=False)
-            for record in state.recent
-        ),
+        recent=(),
+        segments=(),
         residues=(),
         escalations=(),
+        entered=(),
+        intent=(),
     )

@@ -89,6 +89,7 @@ class TurnRecord:
     is_hard: bool = False
     key_terms: tuple[str, ...] = ()
     gathering_step: int = 0
+    is_follow_up: bool = False
     embedding: str = ""
     reply: ReplyRecord | None = None
 
@@ -155,7 +156,7 @@ class ModeEntry:
 class SessionState:
     """Everything that is remembered; a new value for every turn, numbered by `version`.
 
-    `system` is the application's prompt as it was last given, shortened to its ends.
+    `system` is what the readers see of the application's prompt as it was last given.
     """
 
     session_id: str
@@ -211,6 +212,8 @@ class SessionState:
         try:
             body = dict(_JSON.validate_json(text))
             found = body.pop("format", 1)
+            if not isinstance(found, int):
+                raise DataError("A stored session names no format.")
             if found > FORMAT_VERSION:
                 raise DataError(
                     f"The session was stored in format {found}, this version reads up to "

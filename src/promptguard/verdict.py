@@ -42,9 +42,17 @@ class Action(StrEnum):
         return list(Action).index(self)
 
 
+def _mode_of(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if value not in Mode.__members__:
+        raise ValueError("not a mode")
+    return Mode[value]
+
+
 ModeName = Annotated[
     Mode,
-    BeforeValidator(lambda value: Mode[value] if isinstance(value, str) else value),
+    BeforeValidator(_mode_of),
     PlainSerializer(lambda mode: mode.name, return_type=str),
 ]
 

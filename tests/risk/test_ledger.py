@@ -1,4 +1,4 @@
-"""The evidence ledger adds up, leaks, leaves a residue and stays bounded."""
+"""What a session has shown adds up, telescopes, fades by turns and time, and stays bounded."""
 
 from __future__ import annotations
 
@@ -7,109 +7,111 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.protocols import SignalScore
-from promptguard.risk.explain import attribute, heaviest_turns
-from promptguard.risk.ledger import MAX_ENTRIES, add_turn, contributions, risk_of, total
-from promptguard.risk.weights import shipped_weights
+from promptguard.risk.explain import attribute
+from promptguard.risk.ledger import (
+    MAX_ENTRIES,
+    accumulated_risk,
+    add_turn,
+    contributions,
+    fade,
+    risk_of,
+    total,
+)
+from promptguard.risk.weights import MemoryWeights
 from promptguard.state import Ledger
+from promptguard.verdict import Evidence
 
-WEIGHTS = shipped_weights()
-PRIOR = -3.0
-scores = st.floats(0, 1)
-turns = st.lists(st.tuples(scores, scores, scores), min_size=1, max_size=40)
-
-
-def said(semantic: float, context: float = 0.02, fil: float = 0.0) -> list[SignalScore]:
-    return [
-        SignalScore(name="semantic", score=semantic, reason="s"),
-        SignalScore(name="context", score=context, reason="c"),
-        SignalScore(name="fil", score=fil, reason="f"),
-    ]
+MEMORY = MemoryWeights(half_life_turns=8.0, half_life_s=3600.0, residue=0.1, floor=-4.0)
+odds = st.floats(-12, 12)
+turns = st.lists(st.tuples(odds, st.floats(0, 5000)), min_size=1, max_size=60)
 
 
-def ledger_of(*rows: tuple[float, float, float]) -> Ledger:
+def evidence(turn: int, nats: float) -> tuple[Evidence, ...]:
+    return (
+        Evidence(turn=turn, signal="semantic", nats=nats * 0.75),
+        Evidence(turn=turn, signal="context", nats=nats * 0.25),
+    )
+
+
+def ledger_of(*rows: tuple[float, float]) -> Ledger:
     ledger = Ledger()
-    for number, row in enumerate(rows, 1):
-        ledger = add_turn(ledger, number, said(*row), WEIGHTS, PRIOR)
+    for number, (log_odds, elapsed_s) in enumerate(rows, 1):
+        given_nats = evidence(number, log_odds + 3.0)
+        ledger = add_turn(ledger, number, given_nats, log_odds, MEMORY, elapsed_s)
     return ledger
 
 
 @given(turns)
-def test_contributions_sum_to_the_total(rows: list[tuple[float, float, float]]) -> None:
+def test_contributions_sum_to_the_total(rows: list[tuple[float, float]]) -> None:
     """What every turn and signal contributes adds up to the evidence, exactly."""
     ledger = ledger_of(*rows)
-    assert math.isclose(
-        math.fsum(e.nats for e in contributions(ledger)), total(ledger), abs_tol=1e-9
-    )
-    attribution = attribute(ledger, PRIOR)
-    assert math.isclose(
-        math.fsum(n for _, n in attribution.by_turn), attribution.nats, abs_tol=1e-9
-    )
-    assert math.isclose(
-        math.fsum(n for _, n in attribution.by_signal), attribution.nats, abs_tol=1e-9
-    )
+    attribution = attribute(ledger, MEMORY)
+    for parts in (
+        [e.nats for e in contributions(ledger)],
+        [nats for _, nats in attribution.by_turn],
+        [nats for _, nats in attribution.by_signal],
+    ):
+        assert math.isclose(math.fsum(parts), total(ledger), abs_tol=1e-9)
+    assert attribution.risk == accumulated_risk(ledger, MEMORY)
 
 
 @given(turns)
-def test_risk_is_a_probability(rows: list[tuple[float, float, float]]) -> None:
-    """Whatever is said, the risk stays in [0, 1]."""
-    assert 0.0 <= risk_of(total(ledger_of(*rows)), PRIOR) <= 1.0
+def test_the_last_turn_is_never_forgotten_at_once(rows: list[tuple[float, float]]) -> None:
+    """The accumulated risk is at least that of the turn just judged, and a probability."""
+    risk = accumulated_risk(ledger_of(*rows), MEMORY)
+    assert 0.0 <= risk <= 1.0
+    assert risk >= risk_of(rows[-1][0]) - 0.01
 
 
-def test_ledger_is_bounded_over_thousands_of_turns() -> None:
-    """Ten thousand turns leave no more entries than a hundred."""
-    ledger = Ledger()
-    for number in range(1, 2001):
-        ledger = add_turn(ledger, number, said(0.6, 0.5, 0.1), WEIGHTS, PRIOR)
-    assert len(ledger.entries) <= MAX_ENTRIES
-    assert len(ledger.carried) <= 3
+@given(st.floats(-3, 12), st.lists(st.floats(-12, 12), max_size=20))
+def test_a_new_peak_telescopes_to_its_own_log_odds(peak: float, before: list[float]) -> None:
+    """Nothing counts twice: a turn above all before it gives the sum its own log-odds."""
+    lower = [(min(value, peak), 0.0) for value in before]
+    ledger = ledger_of(*lower, (peak + 0.02, 0.0))
+    assert math.isclose(MEMORY.floor + total(ledger), peak + 0.02, abs_tol=0.02)
 
 
-def test_greetings_do_not_launder_a_high_risk_session() -> None:
-    """After five risky turns and twenty calm ones at least four fifths of the evidence is left."""
-    ledger = ledger_of(*[(0.99, 0.98, 0.9)] * 5)
-    before = total(ledger)
-    for number in range(6, 26):
-        ledger = add_turn(ledger, number, said(0.01, 0.98, 0.0), WEIGHTS, PRIOR)
-    assert total(ledger) >= 0.8 * before
-
-
-def test_one_bad_turn_is_forgiven() -> None:
-    """A single suspicious turn fades over calm turns."""
-    ledger = ledger_of((0.9, 0.3, 0.0))
+def test_calm_turns_let_it_fade_but_never_wholly() -> None:
+    """By turns the evidence halves at its half-life and ends at the residue."""
+    ledger = ledger_of((4.0, 0.0))
     first = total(ledger)
-    for number in range(2, 12):
-        ledger = add_turn(ledger, number, said(0.02), WEIGHTS, PRIOR)
-    assert total(ledger) < first / 2
+    halved = ledger
+    for _ in range(8):
+        halved = fade(halved, MEMORY, 0.0)
+    assert math.isclose(total(halved), first / 2, rel_tol=1e-9)
+    for _ in range(500):
+        halved = fade(halved, MEMORY, 0.0)
+    assert math.isclose(total(halved), 0.1 * first, rel_tol=1e-9)
 
 
-def test_calm_turns_cannot_be_saved_up() -> None:
-    """A hundred calm turns give an attack no more credit than two."""
-    attack = (0.97, 0.9, 0.5)
-    calm = (0.02, 0.02, 0.0)
-    after_two = total(ledger_of(calm, calm, attack))
-    after_many = total(ledger_of(*[calm] * 100, attack))
-    assert math.isclose(after_two, after_many, rel_tol=0.15)
+def test_time_alone_lets_it_fade() -> None:
+    """An hour of silence halves it once more than the turn itself."""
+    ledger = ledger_of((4.0, 0.0))
+    quick, late = fade(ledger, MEMORY, 0.0), fade(ledger, MEMORY, 3600.0)
+    assert math.isclose(total(late), total(quick) / 2, rel_tol=1e-9)
 
 
-def test_risk_does_not_rise_by_waiting() -> None:
-    """After a bad turn that follows calm ones, further calm turns add nothing to the risk."""
-    ledger = ledger_of((0.02, 0.02, 0.0), (0.02, 0.02, 0.0), (0.99, 0.98, 0.9))
-    assert risk_of(total(ledger), PRIOR) >= WEIGHTS.leak.slow_from_risk
-    for number in range(4, 16):
-        later = add_turn(ledger, number, said(0.02, 0.02, 0.0), WEIGHTS, PRIOR)
-        assert total(later) <= total(ledger)
+@given(st.floats(0, 10), st.lists(st.floats(-12, -4.5), min_size=1, max_size=40))
+def test_risk_never_rises_by_waiting(peak: float, calm: list[float]) -> None:
+    """Harmless turns after a bad one add nothing."""
+    ledger = ledger_of((peak, 0.0))
+    for number, value in enumerate(calm, 2):
+        later = add_turn(ledger, number, evidence(number, value), value, MEMORY, 30.0)
+        assert total(later) <= total(ledger) + 1e-12
         ledger = later
 
 
-def test_order_matters() -> None:
-    """The same turns in another order give another risk."""
-    rising = ledger_of((0.05, 0.1, 0.0), (0.4, 0.4, 0.0), (0.9, 0.9, 0.4))
-    falling = ledger_of((0.9, 0.9, 0.4), (0.4, 0.4, 0.0), (0.05, 0.1, 0.0))
-    assert total(rising) != total(falling)
+def test_the_ledger_is_bounded_over_thousands_of_turns() -> None:
+    """Turn 5,000 has no more entries than turn 50, and the strongest are the ones kept."""
+    ledger = Ledger()
+    for number in range(1, 5001):
+        value = 6.0 if number == 10 else -3.0 + (number % 7) * 0.4
+        ledger = add_turn(ledger, number, evidence(number, value), value, MEMORY, 1.0)
+    assert len(ledger.entries) <= MAX_ENTRIES
+    assert 10 in {entry.turn for entry in ledger.entries}
 
 
-def test_heaviest_turns_come_first() -> None:
-    """The turn that speaks most for an attack is named first."""
-    attribution = attribute(ledger_of((0.6, 0.1, 0.0), (0.99, 0.1, 0.9), (0.5, 0.1, 0.0)), PRIOR)
-    assert heaviest_turns(attribution, before=3)[0] == 2
+def test_a_gain_without_evidence_is_the_priors() -> None:
+    """Where no signal speaks for an attack the prior is named, so that the sum stays whole."""
+    ledger = add_turn(Ledger(), 1, (), -2.0, MEMORY, 0.0)
+    assert contributions(ledger) == (Evidence(turn=1, signal="prior", nats=2.0),)

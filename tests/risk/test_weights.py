@@ -10,22 +10,30 @@ from promptguard.config import PolicyConfig
 from promptguard.errors import ConfigError
 from promptguard.risk.ledger import risk_of
 from promptguard.risk.modes import mode_for
-from promptguard.risk.policy import action_for
-from promptguard.risk.weights import load_weights, shipped_weights
-from promptguard.state import Action, Mode
+from promptguard.risk.policy import action_for, content_action, locks
+from promptguard.risk.weights import SignalWeight, load_weights, shipped_weights
+from promptguard.verdict import Action, Mode
 
 
-def test_a_smaller_budget_takes_more_evidence() -> None:
-    """Allowing fewer false alarms lowers the prior."""
+@pytest.mark.parametrize("kind", ["first", "later", "document"])
+def test_a_smaller_budget_takes_more_evidence(kind: str) -> None:
+    """Allowing fewer false alarms lowers the prior, for every kind of traffic."""
     weights = shipped_weights()
-    assert weights.prior_for(0.002) <= weights.prior_for(0.01) <= weights.prior_for(0.05)
+    priors = [getattr(weights.priors_for(share), kind) for share in (0.002, 0.01, 0.03, 0.05)]
+    assert priors == sorted(priors)
 
 
 def test_no_promise_beyond_the_fitted_range() -> None:
     """Budgets outside the fitted points take the nearest point."""
     weights = shipped_weights()
-    assert weights.prior_for(1e-9) == weights.budgets[0].prior
-    assert weights.prior_for(0.5) == weights.budgets[-1].prior
+    assert weights.priors_for(1e-9).first == weights.budgets[0].first
+    assert weights.priors_for(0.5).document == weights.budgets[-1].document
+
+
+def test_a_signal_without_a_weight_is_an_error_that_says_so() -> None:
+    """It would otherwise be computed and silently ignored."""
+    with pytest.raises(ConfigError, match=r"signals\.colour"):
+        shipped_weights().weight_of("colour")
 
 
 @pytest.mark.parametrize(
@@ -50,17 +58,23 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_without_the_model_the_rules_block_by_themselves() -> None:
-    """From the score at which the rules block, their evidence alone reaches the blocking mode."""
+    """From the score at which the rules block, their evidence alone reaches the blocking range."""
     weights = shipped_weights()
-    prior = weights.prior_for(0.01)
+    prior = weights.priors_for(0.01).first
     alone = weights.for_rules_alone(prior, 0.7)
     start = weights.modes.CRITICAL
-    assert risk_of(alone.signals["fil"].nats(0.7), prior) >= start
-    assert risk_of(alone.signals["fil"].nats(0.6), prior) < start
+    assert risk_of(prior + alone.signals["fil"].nats(0.7)) >= start
+    assert risk_of(prior + alone.signals["fil"].nats(0.6)) < start
     assert alone.for_rules_alone(prior, 0.7) == alone
-    rest = {name: weight for name, weight in weights.signals.items() if name != "fil"}
-    bare = weights.model_copy(update={"signals": rest})
-    assert bare.for_rules_alone(prior, 0.7) == bare
+
+
+@pytest.mark.parametrize("link", ["linear", "logit"])
+def test_evidence_grows_with_the_score_and_is_bounded(link: str) -> None:
+    """More risk never counts less, and no score counts more than the limit."""
+    weight = SignalWeight(link=link, scale=3.0, limit=2.5)
+    nats = [weight.nats(score / 20) for score in range(21)]
+    assert nats == sorted(nats)
+    assert max(map(abs, nats)) <= 2.5
 
 
 def test_modes_do_not_flicker() -> None:
@@ -72,8 +86,8 @@ def test_modes_do_not_flicker() -> None:
     assert mode_for(0.60, modes, Mode.CRITICAL) is Mode.SUSPECT
 
 
-def test_the_strongest_action_wins() -> None:
-    """Each mode gets the strongest action that starts at or below it."""
+def test_the_turns_own_range_decides() -> None:
+    """Each range gets the strongest action that starts at or below it."""
     policy = PolicyConfig(review_from="SUSPECT")
     expected = [
         Action.ALLOW,
@@ -83,15 +97,39 @@ def test_the_strongest_action_wins() -> None:
         Action.BLOCK,
         Action.BLOCK,
     ]
-    assert [action_for(mode, policy) for mode in Mode] == expected
+    assert [action_for(mode, Mode.SAFE, policy) for mode in Mode] == expected
 
 
-def test_a_hard_violation_blocks_in_any_mode() -> None:
+@pytest.mark.parametrize("session", list(Mode))
+def test_a_tainted_session_adds_at_most_steering(session: Mode) -> None:
+    """A harmless turn passes, whatever the session has shown."""
+    assert action_for(Mode.SAFE, session, PolicyConfig()).severity <= Action.STEER.severity
+    unsteered = PolicyConfig(steer_from=None)
+    assert action_for(Mode.SAFE, Mode.UNSAFE, unsteered).severity <= Action.ANNOTATE.severity
+
+
+def test_a_hard_violation_blocks_in_any_range() -> None:
     """The sum does not matter where a hard line is crossed."""
-    assert action_for(Mode.SAFE, PolicyConfig(), is_hard=True) is Action.BLOCK
+    assert action_for(Mode.SAFE, Mode.SAFE, PolicyConfig(), is_hard=True) is Action.BLOCK
+
+
+def test_poisoned_content_is_stripped_and_may_be_blocked() -> None:
+    """Acting on content is a policy of its own."""
+    assert content_action(Mode.CRITICAL, PolicyConfig()) is Action.STRIP
+    assert content_action(Mode.SUSPECT, PolicyConfig()) is Action.ALLOW
+    assert content_action(Mode.UNSAFE, PolicyConfig(content_action="block")) is Action.BLOCK
+    assert content_action(Mode.UNSAFE, PolicyConfig(content_from=None)) is Action.ALLOW
+
+
+def test_locking_is_off_by_default() -> None:
+    """It takes a policy to lock a session: after so many blocks, or at a hard violation."""
+    assert not locks(PolicyConfig(), blocked=99, is_hard=True)
+    assert locks(PolicyConfig(lock_after_blocks=2), blocked=2, is_hard=False)
+    assert not locks(PolicyConfig(lock_after_blocks=2), blocked=1, is_hard=False)
+    assert locks(PolicyConfig(lock_on_hard=True), blocked=1, is_hard=True)
 
 
 def test_an_unknown_mode_in_the_policy_is_refused() -> None:
     """The error lists the modes there are."""
     with pytest.raises(ConfigError, match="CRITICAL"):
-        action_for(Mode.SAFE, PolicyConfig(block_from="PANIC"))
+        action_for(Mode.SAFE, Mode.SAFE, PolicyConfig(block_from="PANIC"))

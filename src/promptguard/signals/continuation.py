@@ -8,7 +8,14 @@ from functools import cache
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.score import clipped, scored
-from promptguard.signals.subject import Subject, current_subject, overlap, similarity, subject_of
+from promptguard.signals.subject import (
+    Subject,
+    current_subject,
+    is_follow_up,
+    overlap,
+    similarity,
+    subject_of,
+)
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind
 from promptguard.verdict import SignalScore
@@ -18,7 +25,6 @@ from promptguard.verdict import SignalScore
 class _Tuning:
     near_cosine: float
     near_overlap: float
-    follow_up_chars: int
     kept_per_turn: float
     operational: float
 
@@ -27,18 +33,16 @@ class _Tuning:
 def continuation(ctx: TurnContext) -> SignalScore:
     """Return the risk of the earlier turn that this one continues, by how nearly it does.
 
-    A short turn without a subject of its own ("and the next step?") continues the one before
-    it; any other continues the turns it is close to in meaning or words. A reply that gave
+    A turn that only asks to go on ("and the next step?") continues what it follows, back to the
+    last turn that names a subject; any other continues the turns it is close to in meaning or words. A reply that gave
     operational detail makes its turn weigh more, a refusal does not make it weigh less.
     """
     best, which = 0.0, 0
     now = current_subject(ctx)
-    is_follow_up = _is_follow_up(ctx, now)
+    chained = _chained(ctx) if is_follow_up(ctx) else frozenset[int]()
     for age, turn in enumerate(reversed(ctx.state.recent)):
-        if is_follow_up:
-            relevance = 1.0 if age == 0 else 0.0
-        else:
-            relevance = _relevance(subject_of(turn), now)
+        near = _relevance(subject_of(turn), now)
+        relevance = max(near, 1.0 if turn.turn in chained else 0.0)
         risk = turn.turn_risk
         if turn.reply is not None and turn.reply.kind is ReplyKind.OPERATIONAL:
             risk = clipped(risk * (1.0 + _tuning().operational))
@@ -48,8 +52,14 @@ def continuation(ctx: TurnContext) -> SignalScore:
     return scored("continuation", best, f"goes on from turn {which}", {"turn": float(which)})
 
 
-def _is_follow_up(ctx: TurnContext, now: Subject) -> bool:
-    return not now.terms and len(ctx.views.plain) <= _tuning().follow_up_chars
+def _chained(ctx: TurnContext) -> frozenset[int]:
+    """Return the turns a bare follow-up goes on from: back to the last that names a subject."""
+    chain = []
+    for turn in reversed(ctx.state.recent):
+        chain.append(turn.turn)
+        if subject_of(turn).terms and not turn.is_follow_up:
+            break
+    return frozenset(chain)
 
 
 def _relevance(then: Subject, now: Subject) -> float:

@@ -10,6 +10,7 @@ from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.clusters import shipped_clusters
 from promptguard.signals.score import clipped, either, scored
+from promptguard.signals.subject import is_follow_up
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
 
@@ -31,7 +32,10 @@ def semantic(ctx: TurnContext) -> SignalScore:
     A disguise adds in proportion to the risk of what it hid, so encoded data is no offence. The
     nearest intent cluster explains and never scores: beside the readers' word it adds nothing.
     """
-    return _spoken(_own(ctx), ctx.reading, _undone(ctx))
+    score = _own(ctx)
+    if ctx.reading is not None and is_follow_up(ctx):
+        score = max(score, 0.5)  # "go on" says nothing by itself, and nothing in its favour
+    return _spoken(score, ctx.reading, _undone(ctx))
 
 
 def _own(ctx: TurnContext) -> float:

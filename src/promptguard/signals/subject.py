@@ -24,6 +24,7 @@ _NOWHERE: Vector = np.zeros(0, dtype=np.float32)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tuning:
     same_cosine: float
+    follow_up_chars: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,6 +43,11 @@ def subject_of(turn: TurnRecord) -> Subject:
 def current_subject(ctx: TurnContext) -> Subject:
     """Return what the current turn is about."""
     return Subject(terms=subject_terms(text_terms(ctx.views.plain)), vector=current_vector(ctx))
+
+
+def is_follow_up(ctx: TurnContext) -> bool:
+    """Return whether a turn only asks to go on: it says so, briefly, and nothing else."""
+    return "follow_up" in ctx.fil.features and len(ctx.views.plain) <= _tuning().follow_up_chars
 
 
 def current_vector(ctx: TurnContext) -> Vector:

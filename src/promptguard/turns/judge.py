@@ -20,7 +20,7 @@ from promptguard.risk.modes import mode_for
 from promptguard.risk.policy import action_for, locks
 from promptguard.risk.weights import PRESETS, Priors, Weights, load_weights, shipped_weights
 from promptguard.signals import load_signals
-from promptguard.state import Ledger, Lock, SessionState, excerpt_of
+from promptguard.state import Ledger, Lock, SessionState
 from promptguard.text.read import read_text
 from promptguard.text.views import TextViews
 from promptguard.turns.contents import ContentJudge
@@ -28,6 +28,7 @@ from promptguard.turns.input import TurnInput
 from promptguard.turns.remember import remember, with_verdict
 from promptguard.turns.segments import riskiest_segments
 from promptguard.turns.spans import spans_of
+from promptguard.turns.system_prompt import focused
 from promptguard.turns.tags import tags_for
 from promptguard.verdict import Action, ContentFinding, Evidence, Mode, SignalScore, Verdict
 
@@ -344,8 +345,8 @@ def _with_contents(
 
 
 def system_of(state: SessionState, turn: TurnInput) -> str:
-    """Return the application's prompt: as it came with the turn, else as last given."""
-    return excerpt_of(turn.system) if turn.system else state.system
+    """Return what the readers see of the application's prompt: this turn's, else the last given."""
+    return focused(turn.system) if turn.system else state.system
 
 
 def said_before(state: SessionState) -> list[Message]:

@@ -13,6 +13,7 @@ from promptguard.protocols import TurnContext
 from promptguard.signals.information_gathering import gathering_step
 from promptguard.signals.intent import Intent
 from promptguard.signals.phrases import is_hypothetical, is_meta_instruction
+from promptguard.signals.subject import is_follow_up
 from promptguard.state import (
     MAX_SEGMENTS,
     RECENT_TURNS,
@@ -117,6 +118,7 @@ def record_of(ctx: TurnContext, verdict: Verdict) -> TurnRecord:
         is_hard=verdict.is_hard,
         key_terms=key_terms(ctx.views.plain, _TERMS),
         gathering_step=gathering_step(ctx.views.folded),
+        is_follow_up=is_follow_up(ctx),
         embedding="" if ctx.embedding is None else pack_vector(ctx.embedding),
     )
 

@@ -1,0 +1,38 @@
+"""The part of an application's prompt that the readers see: what it protects and forbids, first.
+
+The readers have room for a few dozen tokens of a system prompt. Its first sentence says what the
+application is for; the sentences that forbid or protect something say what a turn must not do.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from promptguard.patterns.concepts import shipped_concepts
+from promptguard.text.normalize import fold
+
+MAX_CHARS = 600
+OPENING_CHARS = 80
+READ_CHARS = 20_000
+_SENTENCE = re.compile(r"(?<=[.!?。！？؟।])\s+|(?<=[。！？])|\n+")
+_PROTECTING = ("rule.", "protected.")
+
+
+@lru_cache(maxsize=256)
+def focused(system: str) -> str:
+    """Return the opening of `system` and its protecting and forbidding sentences, cut to a bound.
+
+    A prompt that protects nothing stays as it is, up to the bound.
+    """
+    sentences = [part.strip() for part in _SENTENCE.split(system[:READ_CHARS]) if part.strip()]
+    rules = [part for part in sentences[1:] if _protects(part)]
+    if not rules:
+        return system[:MAX_CHARS]
+    opening = sentences[0][:OPENING_CHARS]
+    return f"{opening} {' '.join(rules)[:MAX_CHARS]}"
+
+
+def _protects(sentence: str) -> bool:
+    names = shipped_concepts().match(fold(sentence))
+    return any(name.startswith(_PROTECTING) for name in names)
