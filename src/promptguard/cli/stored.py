@@ -33,7 +33,8 @@ def existing_store(url: str) -> SessionStore:
         path = Path(unquote(urlsplit(url).path)).expanduser()
         if not path.exists():
             raise StoreError(
-                f"There is no store at {path.absolute()}; name one by --config (conversation.store)."
+                f"There is no store at {path.absolute()}; "
+                "name one as conversation.store in the configuration."
             )
     return open_store(url)
 

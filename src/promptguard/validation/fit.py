@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +70,8 @@ def fit(matrix: ScoreMatrix, start: Weights, *, passes: int = PASSES) -> Weights
     least = loss(best, priors)
     for _ in range(passes):
         before = least
-        for tried in _rescaled(matrix.signals, lambda: best, step):
+        for signal, change in product(matrix.signals, (step, -step)):
+            tried = _rescaled(best, signal, change)
             found = loss(tried, priors)
             if found < least - 1e-6:
                 best, least = tried, found
@@ -167,13 +169,10 @@ def _balanced_loss(odds: Array, is_attack: Flags) -> float:
     return float(wrong[is_attack].mean() + wrong[~is_attack].mean()) / 2
 
 
-def _rescaled(
-    signals: Sequence[str], present: Callable[[], Weights], step: float
-) -> Iterator[Weights]:
-    """Yield the present weights with each scale raised and lowered."""
-    for signal in signals:
-        for change in (step, -step):
-            weights = present()
-            old = weights.signals[signal]
-            moved = old.model_copy(update={"scale": old.scale * math.exp(change)})
-            yield weights.model_copy(update={"signals": {**weights.signals, signal: moved}})
+def _rescaled(weights: Weights, signal: str, change: float) -> Weights:
+    old = weights.signals[signal]
+    scale = old.scale * math.exp(change)
+    # A score is at most 1: beyond its limit a linear scale would only blur it to yes and no.
+    scale = min(scale, max(old.limit, old.scale)) if old.link == "linear" else scale
+    moved = old.model_copy(update={"scale": scale})
+    return weights.model_copy(update={"signals": {**weights.signals, signal: moved}})
