@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from promptguard.model.artifact import OUTPUTS, Artifact, open_artifact
+from promptguard.model.artifact import MESSAGE_OUTPUTS, OUTPUTS, Artifact, open_artifact
 from promptguard.model.word_pairs import SIZE
 
 WEIGHTS = Path(__file__).parent / "tiny.onnx"
@@ -30,27 +30,31 @@ WORDS = {
 }
 RESTING = -4.0  # every logit of a text without a telling word
 TELLING = 8.0  # what one telling word adds to its logit
-THRESHOLDS = {"attack": 0.8, "manipulative": 0.8, "extractive": 0.8, "harmful": 0.8, "context": 0.8}
+THRESHOLDS = dict.fromkeys(OUTPUTS, 0.8)
+ALONE = {"quick": 1.0, "shift": 0.0}
+BOTH = {"quick": 0.5, "thorough": 0.5, "shift": 0.0}
+READERS = ("quick.onnx", "thorough.onnx")
 
 
 def write_model(folder: Path, **changes: Any) -> Artifact:
-    """Write a whole model into `folder`; `changes` go over the manifest."""
+    """Write a whole model into `folder`, both readers alike; `changes` go over the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(WEIGHTS, folder / "model.onnx")
+    for reader in READERS:
+        shutil.copy(WEIGHTS, folder / reader)
     (folder / "tokenizer.json").write_text(_tokenizer(), encoding="utf-8")
-    no_pairs = np.zeros((len(OUTPUTS), SIZE), dtype=np.int8)
-    units = np.ones(len(OUTPUTS), dtype=np.float32)
+    no_pairs = np.zeros((len(MESSAGE_OUTPUTS), SIZE), dtype=np.int8)
+    units = np.ones(len(MESSAGE_OUTPUTS), dtype=np.float32)
     np.savez_compressed(folder / "word_pairs.npz", table=no_pairs, units=units)
     manifest = {
         "name": "tiny",
         "version": "1",
         "license": "Apache-2.0",
-        "base": "none",
+        "base": {"quick": "none", "thorough": "none"},
         "sha256": {
             name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
-            for name in ("model.onnx", "tokenizer.json", "word_pairs.npz")
+            for name in (*READERS, "tokenizer.json", "word_pairs.npz")
         },
-        "calibration": {name: {"scale": 1.0, "shift": 0.0} for name in THRESHOLDS},
+        "calibration": {name: {"alone": ALONE, "both": BOTH} for name in OUTPUTS},
         "thresholds": THRESHOLDS,
         "data": {"none": 0},
     }
@@ -93,12 +97,20 @@ def _graph() -> Any:
         node("Mul", "rows weight", "kept"),
         node("ReduceSum", "kept first", "sums", keepdims=0),
         node("Slice", "sums zero four last", "message"),
-        node("Cast", "speakers", "who", to=TensorProto.FLOAT),
-        node("Unsqueeze", "who last", "speaker"),
-        node("Sub", "one speaker", "users"),
+        node("Equal", "speakers user", "is_user"),
+        node("Cast", "is_user", "by_user", to=TensorProto.FLOAT),
+        node("Unsqueeze", "by_user last", "users"),
         node("Mul", "kept users", "said"),
         node("ReduceSum", "said first", "by_users", keepdims=0),
-        node("Slice", "by_users zero once last", "context"),
+        node("Slice", "by_users zero once last", "session"),
+        node("Concat", "session session", "context", axis=-1),
+        node("Equal", "speakers tool", "is_tool"),
+        node("Cast", "is_tool", "by_tool", to=TensorProto.FLOAT),
+        node("Unsqueeze", "by_tool last", "tools"),
+        node("Mul", "kept tools", "brought"),
+        node("ReduceSum", "brought first", "by_tools", keepdims=0),
+        node("Slice", "by_tools zero once last", "orders"),
+        node("Add", "orders resting", "document"),
         node("Slice", "sums four eight last", "meaning"),
         node("Tile", "meaning wide", "long"),
         node("LpNormalization", "long", "embedding", axis=-1, p=2),
@@ -112,7 +124,9 @@ def _graph() -> Any:
         constant("four", np.array([4], dtype=np.int64)),
         constant("eight", np.array([8], dtype=np.int64)),
         constant("wide", np.array([1, 96], dtype=np.int64)),
-        constant("one", np.array(1.0, dtype=np.float32)),
+        constant("user", np.array(0, dtype=np.int64)),
+        constant("tool", np.array(3, dtype=np.int64)),
+        constant("resting", np.array(RESTING, dtype=np.float32)),
     ]
     whole = ("batch", "length")
     given = [
@@ -121,7 +135,7 @@ def _graph() -> Any:
     ]
     made = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ("batch", width))
-        for name, width in (("message", 4), ("context", 1), ("embedding", 384))
+        for name, width in (("message", 4), ("context", 2), ("document", 1), ("embedding", 384))
     ]
     return helper.make_graph(nodes, "tiny", given, made, constants)
 

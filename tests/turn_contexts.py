@@ -9,17 +9,11 @@ import numpy as np
 
 from promptguard.protocols import FilReading, TurnContext
 from promptguard.signals.information_gathering import gathering_step
-from promptguard.state import (
-    Action,
-    Mode,
-    ReplyKind,
-    ReplyRecord,
-    SessionState,
-    TurnRecord,
-)
+from promptguard.state import ReplyKind, ReplyRecord, SessionState, TurnRecord
 from promptguard.text.read import read_text
 from promptguard.text.terms import key_terms
 from promptguard.vector import Vector, pack_vector
+from promptguard.verdict import Action, Mode
 
 
 def direction(*components: float) -> Vector:
@@ -46,7 +40,7 @@ def past_turn(
         "content_hash": "",
         "timestamp": 60.0 * turn,
         "message_risk": risk,
-        "risk": risk,
+        "turn_risk": risk,
         "mode": Mode.SAFE,
         "action": Action.ALLOW,
         "key_terms": key_terms(text),

@@ -104,8 +104,12 @@ class PromptGuardConfig(_Settings):
     """What happens when one of several evaluations fails."""
     weights: dict[str, float] = {}
     """Weight per evaluation type, for the `weighted` strategy."""
+    preset: Literal["strict", "balanced", "permissive"] = "balanced"
+    """How much evidence the embedded judge takes: its false-positive budget."""
+    false_positive_budget: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    """Share of benign prompts that the embedded judge may block; overrides the preset."""
     decision_threshold: Probability | None = None
-    """Falsehood at which an evaluation counts as a detection; None: the calibrated one."""
+    """Falsehood at which an evaluation counts as a detection; None: the judge's own decision."""
     cascade_indeterminacy: Probability = 0.4
     """Indeterminacy from which the cascade asks the next judge."""
     max_concurrency: int = Field(default=8, ge=1, le=256)

@@ -31,7 +31,10 @@ class LayerTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerJudgement:
-    """A judge's answer to a LayerTask."""
+    """A judge's answer to a LayerTask.
+
+    `is_blocked` is the judge's own decision, where it makes one; else the falsehood decides.
+    """
 
     value: Neutrosophic
     evaluation_type: str
@@ -39,6 +42,7 @@ class LayerJudgement:
     reasoning: str = ""
     usage: Usage = field(default_factory=Usage)
     is_cached: bool = False
+    is_blocked: bool | None = None
 
 
 class Judge(Protocol):

@@ -11,7 +11,13 @@ import numpy as np
 
 from promptguard.conversation import Message, Role
 from promptguard.errors import ProviderError
-from promptguard.model.reading import ContextReading, MessageReading
+from promptguard.model.reading import (
+    QUICK,
+    THOROUGH,
+    ContextReading,
+    DocumentReading,
+    MessageReading,
+)
 from promptguard.protocols import Completion
 from promptguard.usage import Usage
 from promptguard.vector import Vector
@@ -109,7 +115,9 @@ class FakeEncoder:
     """An Encoder that knows a few words instead of a language.
 
     Each listed word found in a text halves the remaining doubt: no word gives `floor`, one
-    `(1 + floor) / 2`, and so on. Vectors are bags of words, so texts with common words are near.
+    `(1 + floor) / 2`, and so on. A document gives orders by the words of manipulation and
+    extraction. The thorough reader says what the quick one says. Vectors are bags of words, so
+    texts with common words are near.
     """
 
     manipulative: tuple[str, ...] = ("ignore", "pretend", "jailbreak", "dan")
@@ -118,9 +126,11 @@ class FakeEncoder:
     floor: float = 0.02
     has_embeddings: bool = True
 
-    def read_messages(self, texts: Sequence[str]) -> tuple[MessageReading, ...]:
+    def read_messages(
+        self, texts: Sequence[str], *, thorough: bool = False
+    ) -> tuple[MessageReading, ...]:
         """Judge each text by the words in it."""
-        readings = tuple(self._read(text) for text in texts)
+        readings = tuple(self._read(text, thorough) for text in texts)
         if not self.has_embeddings:
             return readings
         return tuple(
@@ -128,16 +138,38 @@ class FakeEncoder:
             for reading, vector in zip(readings, self.embed(texts), strict=True)
         )
 
-    def read_context(self, messages: Sequence[Message]) -> ContextReading:
-        """Judge a conversation by all the user's words together."""
+    def read_context(
+        self, messages: Sequence[Message], *, system: str = "", thorough: bool = False
+    ) -> ContextReading:
+        """Judge the last user turn by its words, and the session by all the user's words."""
+        del system  # the developer's words are no evidence here
         said = [message.content for message in messages if message.role is Role.USER]
-        return ContextReading(attack=self._read(" ".join(said)).attack, turns=len(said))
+        return ContextReading(
+            turn=self._read(said[-1] if said else "", thorough).attack,
+            session=self._read(" ".join(said), thorough).attack,
+            turns=len(said),
+            readers=_readers(thorough),
+        )
+
+    def read_documents(
+        self, contents: Sequence[str], *, task: str = "", thorough: bool = False
+    ) -> tuple[DocumentReading, ...]:
+        """Judge each content by its words, the task's left out."""
+        asked = set(_words(task))
+        orders = (*self.manipulative, *self.extractive)
+        kept = [[word for word in _words(text) if word not in asked] for text in contents]
+        return tuple(
+            DocumentReading(
+                order=self._score(words, orders), end=len(text), readers=_readers(thorough)
+            )
+            for text, words in zip(contents, kept, strict=True)
+        )
 
     def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """Return one unit vector per text; a text without words gets a fixed one."""
         return tuple(_bag_of_words(text) for text in texts)
 
-    def _read(self, text: str) -> MessageReading:
+    def _read(self, text: str, thorough: bool) -> MessageReading:
         words = _words(text)
         kinds = (self.manipulative, self.extractive, self.harmful)
         manipulative, extractive, harmful = (self._score(words, kind) for kind in kinds)
@@ -146,11 +178,17 @@ class FakeEncoder:
             extractive=extractive,
             harmful=harmful,
             attack=max(manipulative, extractive, harmful),
+            end=len(text),
+            readers=_readers(thorough),
         )
 
     def _score(self, words: Sequence[str], kind: Sequence[str]) -> float:
         found = sum(word in kind for word in words)
         return 1.0 - (1.0 - self.floor) * 0.5**found
+
+
+def _readers(thorough: bool) -> tuple[str, ...]:
+    return (QUICK, THOROUGH) if thorough else (QUICK,)
 
 
 def _words(text: str) -> list[str]:

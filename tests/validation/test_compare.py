@@ -80,9 +80,9 @@ def test_signals_are_attributed_from_their_nats() -> None:
         (("fil", 4.0), ("semantic", 4.0)),
     )
     attacks = tuple(case(n, is_attack=True) for n in range(4))
-    outcomes = [outcome(n, 0.9, nats=nats) for n, nats in enumerate(said)]
+    outcomes = [outcome(n, 0.9, prior=-3.0, nats=nats) for n, nats in enumerate(said)]
     outcomes.append(outcome(3, 0.1, is_flagged=True, is_hard=True))
-    found = signal_attribution(attacks, outcomes, prior=-3.0, bar=0.0)
+    found = signal_attribution(attacks, outcomes, bar=0.0)
     assert (found.caught, found.hard, found.only_together) == (4, 1, 1)
     fil, semantic = found.signals
     assert (fil.signal, fil.alone, fil.needed) == ("fil", 2, 2)

@@ -10,6 +10,7 @@ from promptguard.conversation import Role
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.stores.memory import MemoryStore
 from promptguard.testing import ManualClock
+from promptguard.turns.input import TurnInput
 from promptguard.validation.dataset import labelled_sessions
 
 
@@ -17,7 +18,7 @@ async def talk(store: MemoryStore, name: str, *said: str, store_text: str = "kee
     config = ControllerConfig(preset="strict", store="memory:", store_text=store_text)
     guard = Controller(config, store=store, judge=open_fake(config), clock=ManualClock())
     for text in said:
-        await guard.judge_turn(name, text)
+        await guard.judge_turn(name, TurnInput(text=text))
 
 
 async def label(store: MemoryStore, name: str, verdict: str, at: float = 1.0) -> None:

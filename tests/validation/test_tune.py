@@ -11,42 +11,72 @@ from hypothesis import strategies as st
 from labelled import noisy_traces, trace
 
 from promptguard.errors import DataError
-from promptguard.risk.weights import Weights, load_weights, shipped_weights
+from promptguard.risk.weights import Priors, Weights, load_weights, shipped_weights
 from promptguard.validation.calibrate import weights_to_toml, write_weights
-from promptguard.validation.fit import fit, quality_of
-from promptguard.validation.score_matrix import VETO, matrix_of, peaks, running_sums
-from promptguard.validation.score_trace import totals
+from promptguard.validation.fit import fit, fit_memory, quality_of
+from promptguard.validation.score_matrix import VETO, kind_peaks, matrix_of, peaks
+from promptguard.validation.score_trace import Kind, nats_by_kind, turn_odds
 from promptguard.validation.tune import tune
 
 SHIPPED = shipped_weights()
-NAMES = ("semantic", "context", "fil", "trajectory")
-TURN = st.dictionaries(st.sampled_from(NAMES), st.floats(0, 1), max_size=4)
+NAMES = ("semantic", "context", "fil", "keywords")
+PRIORS = st.builds(
+    Priors, first=st.floats(-6, 2), later=st.floats(-6, 2), document=st.floats(-6, 2)
+)
+TURN = st.dictionaries(st.sampled_from((*NAMES, "document")), st.floats(0, 1), max_size=5)
 
 
 def misled() -> Weights:
     """Return weights that listen to noise and hardly to what tells."""
     signals = dict(SHIPPED.signals)
     signals["fil"] = signals["fil"].model_copy(update={"scale": 0.2})
-    signals["keywords"] = signals["keywords"].model_copy(update={"scale": 3.0})
+    signals["keywords"] = signals["keywords"].model_copy(update={"scale": 3.0, "limit": 8.0})
     return SHIPPED.model_copy(update={"signals": signals})
 
 
 @settings(max_examples=150)
-@given(st.lists(st.lists(TURN, min_size=1, max_size=8), min_size=1, max_size=4), st.floats(-6, 2))
-def test_the_quick_replay_is_the_ledger(talks: list[list[dict[str, float]]], prior: float) -> None:
-    """Arrays and ledger agree turn by turn, so that a fit means what it says."""
+@given(st.lists(st.lists(TURN, min_size=1, max_size=8), min_size=1, max_size=4), PRIORS)
+def test_the_arrays_are_the_arithmetic_of_the_judge(
+    talks: list[list[dict[str, float]]], priors: Priors
+) -> None:
+    """Arrays and single turns agree, so that a fit means what it says."""
     traces = [trace(index, turns) for index, turns in enumerate(talks)]
-    matrix = matrix_of(traces, SHIPPED)
-    for block in matrix.blocks:
-        sums = running_sums(block, matrix.signals, SHIPPED, prior)
-        for row, place in enumerate(block.places):
-            assert sums[row] == pytest.approx(totals(traces[place], SHIPPED, prior), abs=1e-9)
+    found = peaks(matrix_of(traces, SHIPPED), SHIPPED, priors)
+    expected = [max(turn_odds(each, SHIPPED, priors)) for each in traces]
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_vetoed_tape_ranks_above_all() -> None:
+@given(st.lists(st.lists(TURN, min_size=1, max_size=5), min_size=1, max_size=4))
+def test_the_kinds_of_the_arrays_are_those_of_a_trace(talks: list[list[dict[str, float]]]) -> None:
+    """A kind that a case does not have is minus infinity."""
+    traces = [trace(index, turns) for index, turns in enumerate(talks)]
+    found = kind_peaks(matrix_of(traces, SHIPPED), SHIPPED)
+    for place, each in enumerate(traces):
+        nats = nats_by_kind(each, SHIPPED)
+        for kind in Kind:
+            assert found[kind][place] == pytest.approx(nats.get(kind, -np.inf), abs=1e-9)
+
+
+def test_a_vetoed_trace_ranks_above_all() -> None:
     """The rules' veto is the strongest word."""
     traces = [trace(0, [{"fil": 1.0}]), trace(1, [{"fil": 0.0}], hard_turn=1)]
-    assert peaks(matrix_of(traces, SHIPPED), SHIPPED, -3.0)[1] == VETO
+    priors = Priors(first=-3.0, later=-3.0, document=-3.0)
+    assert peaks(matrix_of(traces, SHIPPED), SHIPPED, priors)[1] == VETO
+
+
+def test_a_longer_memory_is_fitted_where_attacks_come_early() -> None:
+    """Where calm turns follow the attack, what was shown must last to the end."""
+    traces = [
+        trace(n, [{"semantic": 0.999 if n % 2 else 0.05}, *[{"semantic": 0.05}] * 5],
+              is_attack=bool(n % 2))
+        for n in range(60)
+    ]  # fmt: skip
+    short = SHIPPED.memory.model_copy(update={"half_life_turns": 3.0})
+    weights = SHIPPED.model_copy(update={"memory": short})
+    found = fit_memory(traces, weights, weights.priors_for(0.01))
+    assert found.half_life_turns > short.half_life_turns
+    few = fit_memory(traces[:10], weights, weights.priors_for(0.01))
+    assert few == short
 
 
 def test_quality_counts_each_attack_source_the_same() -> None:
@@ -78,7 +108,7 @@ def test_better_weights_are_found_and_can_be_loaded(tmp_path: Path) -> None:
     assert loaded.version != SHIPPED.version
     assert "200 attacks and 200 benign" in loaded.fitted_on
     assert {budget.share for budget in loaded.budgets} == {0.01, 0.05}
-    assert loaded.prior_for(0.05) > loaded.prior_for(0.01)
+    assert loaded.priors_for(0.05).first > loaded.priors_for(0.01).first
 
 
 def test_a_result_that_is_not_better_is_refused() -> None:

@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from promptguard.config import ControllerConfig
 from promptguard.errors import InputError, ModelError, PromptGuardError
 from promptguard.records import Fault, Record
-from promptguard.state import Action, Mode
+from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.verdict import TurnVerdict
-from promptguard.turns.walk import steps_of, walk
+from promptguard.turns.walk import walk
+from promptguard.verdict import Action, Mode, Verdict
 
 Opener = Callable[[ControllerConfig], TurnJudge]
 """Makes the judge of a process; picklable where there are several."""
 
-MOST_EVIDENCE = 5
-FLAGGING = frozenset({Action.BLOCK, Action.REVIEW})
+FLAGGING = frozenset({Action.BLOCK, Action.STRIP, Action.REVIEW})
 
 
 def open_judge(config: ControllerConfig) -> TurnJudge:
@@ -47,7 +46,7 @@ def line_of(judge: TurnJudge, item: Record | Fault) -> str:
         return error_line(item, f"Judging failed with {type(error).__name__}.")
 
 
-def judged(judge: TurnJudge, record: Record) -> tuple[TurnVerdict, ...]:
+def judged(judge: TurnJudge, record: Record) -> tuple[Verdict, ...]:
     """Return the verdict on every turn; raises InputError where there is no turn to judge."""
     steps = steps_of(record.messages)
     if not steps:
@@ -73,29 +72,17 @@ def is_error(line: str) -> bool:
         return False
 
 
-def _judged_line(record: Record, verdicts: Sequence[TurnVerdict]) -> str:
+def _judged_line(record: Record, verdicts: Sequence[Verdict]) -> str:
     flagged = next((v.turn for v in verdicts if v.action in FLAGGING), None)
+    worst = max(verdicts, key=lambda v: (v.action.severity, v.turn_risk))
     return json.dumps(
         {
             "id": record.id,
-            "risk": max(verdict.risk for verdict in verdicts),
+            "risk": max(verdict.turn_risk for verdict in verdicts),
             "flagged": flagged is not None,
             "flagged_turn": flagged,
             "mode": Mode(max(verdict.mode for verdict in verdicts)).name,
-            "turns": [_turn(verdict) for verdict in verdicts],
+            "risks": [verdict.turn_risk for verdict in verdicts],
+            "verdict": worst.to_dict(),
         }
     )
-
-
-def _turn(verdict: TurnVerdict) -> dict[str, object]:
-    return {
-        "turn": verdict.turn,
-        "risk": verdict.risk,
-        "message_risk": verdict.message_risk,
-        "mode": verdict.mode.name,
-        "action": verdict.action.value,
-        "top_evidence": [
-            {"signal": entry.signal, "nats": entry.nats, "reason": entry.reason}
-            for entry in verdict.top_evidence[:MOST_EVIDENCE]
-        ],
-    }

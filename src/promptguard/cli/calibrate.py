@@ -23,7 +23,7 @@ from promptguard.errors import InputError
 
 if TYPE_CHECKING:
     from promptguard.config import ControllerConfig, PromptGuardConfig
-    from promptguard.validation.calibrate import CalibratedPrior, Conformal
+    from promptguard.validation.calibrate import CalibratedPriors, Conformal
     from promptguard.validation.dataset import Case
 
 
@@ -89,17 +89,17 @@ def _prompt_bounds(
 
 def _priors(
     benign: tuple[Case, ...], config: ControllerConfig, budgets: tuple[float, ...], jobs: int
-) -> list[CalibratedPrior]:
+) -> list[CalibratedPriors]:
     from promptguard.risk.policy import mode_named
-    from promptguard.validation.calibrate import calibrate_prior
+    from promptguard.validation.calibrate import calibrate_priors
 
     weights = configured_weights(config)
     traces = score_traces(benign, config, jobs)
     mode = mode_named(config.policy.block_from or "CRITICAL")
-    return [calibrate_prior(traces, weights, share, mode=mode) for share in budgets]
+    return [calibrate_priors(traces, weights, share, mode=mode) for share in budgets]
 
 
-def _write(found: list[CalibratedPrior], config: ControllerConfig, out: Path, count: int) -> None:
+def _write(found: list[CalibratedPriors], config: ControllerConfig, out: Path, count: int) -> None:
     from promptguard.validation.calibrate import with_budgets, write_weights
 
     note = f"budgets calibrated on {count} benign conversations"
@@ -114,18 +114,35 @@ def _show_prompt(bounds: list[Conformal], *, as_json: bool) -> None:
         click.echo(f"decision_threshold: {bound.threshold:.6f}\n  {bound.statement}")
 
 
-def _show_priors(found: list[CalibratedPrior], out: str | None, *, as_json: bool) -> None:
+def _show_priors(found: list[CalibratedPriors], out: str | None, *, as_json: bool) -> None:
+    from promptguard.validation.score_trace import Kind
+
     if as_json:
         click.echo(
-            json.dumps({"conversation": [asdict(each) for each in found], "weights": out}, indent=1)
+            json.dumps({"conversation": [_as_plain(e) for e in found], "weights": out}, indent=1)
         )
         return
     for each in found:
         click.echo(
-            f"false_positive_budget {each.bound.share:g}: prior {each.prior:.4f} "
-            f"({each.blocked} of {each.bound.n} given are blocked)\n  {each.bound.statement}"
+            f"false_positive_budget {each.share:g}: "
+            f"{each.blocked} of {each.benign} given are blocked"
         )
+        for kind, bound in each.bounds.items():
+            prior = getattr(each.priors, kind)
+            click.echo(f"  {kind.value} prior {prior:.4f}. {bound.statement}")
+        if missing := [kind.value for kind in Kind if kind not in each.bounds]:
+            click.echo(f"  Too few benign cases with a turn of: {', '.join(missing)}; kept.")
     if out is not None:
         # Without the budget the preset's own point would hold, and the file change nothing.
-        section = conversation_section(weights=out, false_positive_budget=found[0].bound.share)
+        section = conversation_section(weights=out, false_positive_budget=found[0].share)
         click.echo(f"Wrote {out}; put this into the configuration file:\n\n{section}")
+
+
+def _as_plain(found: CalibratedPriors) -> dict[str, object]:
+    return {
+        "share": found.share,
+        "priors": found.priors.model_dump(),
+        "bounds": {kind.value: asdict(bound) for kind, bound in found.bounds.items()},
+        "blocked": found.blocked,
+        "benign": found.benign,
+    }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import uuid
 from typing import TYPE_CHECKING
 
 import click
 
+from promptguard.cli.stored import complete_sessions, config_option
 from promptguard.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -21,8 +21,13 @@ _REASONS = 3
 
 @click.command()
 @click.option("--model", help="Model to talk to, such as ollama/llama3.2; none: judge only.")
-@click.option("--session", "session_id", help="Session to go on with; default: a new one.")
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@click.option(
+    "--session",
+    "session_id",
+    shell_complete=complete_sessions,
+    help="Session to go on with; default: a new one.",
+)
+@config_option
 def chat(model: str | None, session_id: str | None, config_file: str | None) -> None:
     """Talk to a guarded model; an empty line or the end of input leaves.
 
@@ -64,16 +69,16 @@ async def _turn(controller: Controller, session: str, text: str) -> None:
     try:
         async for piece in controller.stream_turn(session, text):
             if isinstance(piece, TurnResult):
-                fault = piece.fault
+                fault = piece.verdict.fault
                 click.echo()
             else:
                 click.echo(piece, nl=False)
     except ProviderError as error:
         click.secho(f"\nNo reply: {error}", fg="red", err=True)
     if fault:
-        click.secho(f"  could not judge: {fault}", fg="red", err=True)
+        click.secho(f"  fault: {fault}", fg="red", err=True)
     asked = [entry for entry in await _transcript(controller, session) if entry.verdict]
-    if asked and not fault:
+    if asked:
         _show_verdict(asked[-1])
 
 
@@ -95,14 +100,15 @@ async def _transcript(controller: Controller, session: str) -> tuple[TranscriptE
 
 
 def _show_verdict(entry: TranscriptEntry) -> None:
-    """Print the stored verdict on a turn: the one place that knows its form."""
-    verdict = json.loads(entry.verdict)
-    risk, action = verdict["risk"], verdict["action"]
-    line = f"{'█' * round(risk * 20):<20} {risk:.2f} {verdict['mode']} → {action}"
+    """Print the stored verdict on a turn: both risks, contents, and what speaks most for it."""
+    from promptguard.verdict import Verdict
+
+    verdict = Verdict.from_json(entry.verdict)
+    risk, action = verdict.turn_risk, verdict.action.value
+    line = (
+        f"{'█' * round(risk * 20):<20} {risk:.2f} → {action}, "
+        f"session {verdict.accumulated_risk:.2f} {verdict.mode.name}"
+    )
     click.secho(line, fg=_COLOURS.get(action, "red"), err=True)
-    reasons = sorted(verdict["evidence"], key=lambda item: -item["nats"])[:_REASONS]
-    for item in reasons:
-        if item["nats"] > 0:
-            click.secho(
-                f"  {item['nats']:+.2f} {item['signal']}: {item['reason']}", dim=True, err=True
-            )
+    for item in verdict.top_evidence[:_REASONS]:
+        click.secho(f"  {item.nats:+.2f} {item.signal}: {item.reason}", dim=True, err=True)

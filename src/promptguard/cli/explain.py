@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from promptguard.cli.stored import (
+    config_option,
+    existing_store,
+    find_key,
+    json_option,
+    session_argument,
+    tenant_option,
+)
+
 if TYPE_CHECKING:
+    from promptguard.controller import Controller
+    from promptguard.protocols import SessionKey
     from promptguard.turns.explain import Explanation
-    from promptguard.turns.verdict import TurnVerdict
+    from promptguard.verdict import Verdict
+
+T = TypeVar("T")
+_REASONS = 2
 
 
 @click.command()
-@click.argument("session_id")
-@click.option("--tenant", default="default", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@session_argument
+@tenant_option
+@json_option
+@config_option
 def explain(session_id: str, tenant: str, as_json: bool, config_file: str | None) -> None:
-    """Say which turns and signals made SESSION_ID what it is, in nats that add up."""
-    from promptguard.config import load_settings
-    from promptguard.controller import Controller
+    """Say which turns, signals and contents made SESSION_ID what it is, in nats that add up."""
 
-    async def run() -> Explanation:
-        async with Controller(load_settings(config_file).conversation) as controller:
-            return await controller.explain(session_id, tenant=tenant)
+    async def explained(controller: Controller, key: SessionKey) -> Explanation:
+        return await controller.explain(key.session_id, tenant=key.tenant)
 
-    found = asyncio.run(run())
+    found = _with_controller(config_file, session_id, tenant, explained)
     if as_json:
         click.echo(json.dumps(as_plain(found), ensure_ascii=False))
     else:
@@ -35,58 +47,55 @@ def explain(session_id: str, tenant: str, as_json: bool, config_file: str | None
 
 
 @click.command()
-@click.argument("session_id")
-@click.option("--config", "config_file", type=click.Path(), help="Configuration it ran under.")
+@session_argument
+@config_option
 @click.option(
-    "--with", "other_file", required=True, type=click.Path(), help="Configuration to compare."
+    "--with",
+    "other_file",
+    required=True,
+    type=click.Path(dir_okay=False),
+    help="Configuration to compare.",
 )
-@click.option("--tenant", default="default", show_default=True)
-def replay(session_id: str, config_file: str | None, other_file: str, tenant: str) -> None:
+@tenant_option
+@json_option
+def replay(
+    session_id: str, config_file: str | None, other_file: str, tenant: str, as_json: bool
+) -> None:
     """Judge SESSION_ID again under another configuration and show the difference by turn."""
-    from rich.console import Console
-    from rich.table import Table
-
     from promptguard.config import load_settings
-    from promptguard.controller import Controller
 
     other = load_settings(other_file).conversation
 
-    async def run() -> tuple[tuple[TurnVerdict, TurnVerdict], ...]:
-        async with Controller(load_settings(config_file).conversation) as controller:
-            return await controller.replay(session_id, other, tenant=tenant)
+    async def replayed(
+        controller: Controller, key: SessionKey
+    ) -> tuple[tuple[Verdict, Verdict], ...]:
+        return await controller.replay(key.session_id, other, tenant=key.tenant)
 
-    table = Table("turn", "now", "risk", "then", "risk", "")
-    for ours, theirs in asyncio.run(run()):
-        differs = "≠" if ours.action != theirs.action else ""
-        table.add_row(
-            str(ours.turn),
-            f"{ours.mode.name} {ours.action.value}",
-            f"{ours.risk:.2f}",
-            f"{theirs.mode.name} {theirs.action.value}",
-            f"{theirs.risk:.2f}",
-            differs,
-        )
-    Console().print(table)
+    pairs = _with_controller(config_file, session_id, tenant, replayed)
+    if as_json:
+        body = [{"now": ours.to_dict(), "then": theirs.to_dict()} for ours, theirs in pairs]
+        click.echo(json.dumps(body, ensure_ascii=False))
+    else:
+        _show_pairs(pairs)
 
 
 def as_plain(found: Explanation) -> dict[str, object]:
-    """Return an explanation as plain values."""
-    verdict, attribution = found.verdict, found.attribution
+    """Return an explanation as plain values; verdicts in their one JSON form."""
+    attribution = found.attribution
     return {
-        "turn": verdict.turn,
-        "risk": verdict.risk,
-        "mode": verdict.mode.name,
-        "action": verdict.action.value,
-        "is_hard": verdict.is_hard,
-        "tags": verdict.tags,
-        "prior": attribution.prior,
-        "nats": attribution.nats,
-        "by_turn": [{"turn": turn, "nats": nats} for turn, nats in attribution.by_turn],
-        "by_signal": [{"signal": name, "nats": nats} for name, nats in attribution.by_signal],
+        "verdict": found.verdict.to_dict(),
+        "risks": [verdict.turn_risk for verdict in found.verdicts],
+        "shown": {
+            "prior": attribution.prior,
+            "nats": attribution.nats,
+            "risk": attribution.risk,
+            "by_turn": [{"turn": turn, "nats": nats} for turn, nats in attribution.by_turn],
+            "by_signal": [{"signal": name, "nats": nats} for name, nats in attribution.by_signal],
+        },
         "entered": [{"turn": e.turn, "mode": e.mode.name} for e in found.entered],
         "without": found.without,
         "alone": {
-            "risk": found.alone.risk,
+            "turn_risk": found.alone.turn_risk,
             "mode": found.alone.mode.name,
             "action": found.alone.action.value,
         },
@@ -94,35 +103,109 @@ def as_plain(found: Explanation) -> dict[str, object]:
     }
 
 
+def _with_controller(
+    config_file: str | None,
+    session_id: str,
+    tenant: str,
+    use: Callable[[Controller, SessionKey], Awaitable[T]],
+) -> T:
+    from promptguard.config import load_settings
+    from promptguard.controller import Controller
+
+    config = load_settings(config_file).conversation
+
+    async def run() -> T:
+        async with Controller(config, store=existing_store(config.store)) as controller:
+            return await use(controller, await find_key(controller.store, session_id, tenant))
+
+    return asyncio.run(run())
+
+
 def _show(found: Explanation) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    console = Console()
-    verdict, attribution = found.verdict, found.attribution
-    console.print(
-        f"Turn {verdict.turn}: [bold]{verdict.mode.name}[/] → {verdict.action.value}, "
-        f"risk {verdict.risk:.3f} = prior {attribution.prior:+.2f} and "
-        f"{attribution.nats:+.2f} nats of evidence"
-    )
-    table = Table("turn", "nats", "risk", "mode", "strongest evidence")
-    nats = dict(attribution.by_turn)
+    console = Console(highlight=False)
+    for line in _lines(found.verdict):
+        console.print(Text(line))
+    table = Table("turn", "turn risk", "shown risk", "mode", "action", "strongest evidence")
     for each in found.verdicts:
-        top = each.top_evidence[:2]
-        reasons = "; ".join(f"{e.signal} {e.nats:+.1f}: {e.reason}" for e in top)
-        weight = f"{nats.get(each.turn, 0.0):+.2f}"
-        table.add_row(str(each.turn), weight, f"{each.risk:.2f}", each.mode.name, reasons)
+        table.add_row(
+            str(each.turn),
+            f"{each.turn_risk:.2f}",
+            f"{each.accumulated_risk:.2f}",
+            each.mode.name,
+            each.action.value,
+            Text(_strongest(each)),
+        )
     console.print(table)
-    signals = ", ".join(f"{name} {value:+.2f}" for name, value in attribution.by_signal)
-    console.print(f"By signal: {signals or 'none'}")
+    for line in _session_lines(found):
+        console.print(Text(line))
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    """Yield the verdict on the last turn, its evidence, contents and readers."""
+    nats = sum(entry.nats for entry in verdict.evidence)
+    yield (
+        f"Turn {verdict.turn}: {verdict.action.value}. Its own risk is {verdict.turn_risk:.3f} = "
+        f"prior {verdict.prior:+.2f} and {nats:+.2f} nats of evidence."
+    )
+    for entry in sorted(verdict.evidence, key=lambda e: -abs(e.nats)):
+        yield f"  {entry.nats:+6.2f} {entry.signal}: {entry.reason}"
+    for finding in verdict.content:
+        yield (
+            f"Content {finding.index} ({finding.origin}): {finding.action.value}, risk "
+            f"{finding.risk:.3f}, characters {finding.start} to {finding.end}: {finding.reason}"
+        )
+    yield f"Readers asked: {', '.join(verdict.readers) or 'none'}."
+    if verdict.is_hard:
+        yield f"A hard violation: {', '.join(verdict.rules)}."
+    if verdict.fault:
+        yield f"Fault: {verdict.fault}"
+
+
+def _session_lines(found: Explanation) -> Iterator[str]:
+    """Yield what the session has shown, and what would have been otherwise."""
+    verdict, attribution = found.verdict, found.attribution
+    yield (
+        f"The session is {verdict.mode.name}{', locked' if verdict.is_locked else ''}: it has "
+        f"shown a risk of {verdict.accumulated_risk:.3f} = {attribution.prior:+.2f} and "
+        f"{attribution.nats:+.2f} nats that are left."
+    )
+    turns = ", ".join(f"turn {turn} {nats:+.2f}" for turn, nats in attribution.by_turn)
+    signals = ", ".join(f"{name} {nats:+.2f}" for name, nats in attribution.by_signal)
+    yield f"By turn: {turns or 'none'}"
+    yield f"By signal: {signals or 'none'}"
     entered = ", ".join(f"{e.mode.name} at turn {e.turn}" for e in found.entered)
-    console.print(f"Entered: {entered or 'no mode above SAFE'}")
-    console.print(
+    yield f"Entered: {entered or 'no mode above SAFE'}"
+    yield (
         f"The last message alone: {found.alone.mode.name}, {found.alone.action.value}, "
-        f"risk {found.alone.risk:.3f}"
+        f"turn risk {found.alone.turn_risk:.3f}"
     )
     if found.without:
-        turns = " and ".join(map(str, found.without))
-        console.print(f"It would have passed without turn(s) {turns}.")
+        yield f"It would have passed without turn(s) {' and '.join(map(str, found.without))}."
     if found.is_partial:
-        console.print("Only the last turns of this very long session were replayed.")
+        yield "Only the last turns of this very long session were replayed."
+
+
+def _strongest(verdict: Verdict) -> str:
+    top = verdict.top_evidence[:_REASONS]
+    return "; ".join(f"{e.signal} {e.nats:+.1f}: {e.reason}" for e in top)
+
+
+def _show_pairs(pairs: tuple[tuple[Verdict, Verdict], ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("turn", "now", "turn risk", "then", "turn risk", "")
+    for ours, theirs in pairs:
+        table.add_row(
+            str(ours.turn),
+            f"{ours.mode.name} {ours.action.value}",
+            f"{ours.turn_risk:.2f}",
+            f"{theirs.mode.name} {theirs.action.value}",
+            f"{theirs.turn_risk:.2f}",
+            "≠" if ours.action != theirs.action else "",
+        )
+    Console().print(table)

@@ -86,17 +86,20 @@ def describe(artifact: Artifact) -> Iterator[str]:
     """Yield what there is to know of a model, line by line."""
     manifest = artifact.manifest
     yield f"{manifest.name} {manifest.version}, {manifest.license}"
-    yield f"base: {manifest.base}"
+    for reader, base in manifest.base.items():
+        yield f"{reader}: {base}"
     yield f"folder: {artifact.folder}"
     for name, digest in manifest.sha256.items():
         yield f"{name}: {_size(artifact.folder / name)}, sha256 {digest[:16]}"
     records = sum(manifest.data.values())
     yield f"trained on {records:,} records of {len(manifest.data)} sources"
     yield ""
-    yield f"{'output':14} {'scale':>7} {'shift':>7} {'threshold':>9}"
+    yield f"{'output':14} {'alone':>16} {'both readers':>26} {'threshold':>10}"
     for name, fit in manifest.calibration.items():
         bar = manifest.thresholds.get(name, math.nan)
-        yield f"{name:14} {fit.scale:7.3f} {fit.shift:7.3f} {bar:9.3f}"
+        alone = f"{fit.alone.quick:.3f} {fit.alone.shift:+.3f}"
+        both = f"{fit.both.quick:.3f} {fit.both.thorough:.3f} {fit.both.shift:+.3f}"
+        yield f"{name:14} {alone:>16} {both:>26} {bar:10.3f}"
     yield ""
     yield from _measured_lines(artifact)
 
@@ -115,12 +118,12 @@ def described(artifact: Artifact) -> dict[str, object]:
 
 def examine(artifact: Artifact) -> Iterator[str]:
     """Yield what is sound, step by step; raises ModelError at the first thing that is not."""
-    from promptguard.model.encoder import LocalEncoder
+    from promptguard.model.readers import Readers
 
     if damaged := artifact.damaged():
         raise ModelError(f"{', '.join(damaged)}: missing or changed; reinstall promptguard.")
     yield f"{len(artifact.manifest.sha256)} files are as the manifest says"
-    encoder = LocalEncoder(artifact)
+    encoder = Readers(artifact)
     readings = encoder.read_messages((*INNOCENT, *ATTACKS))
     yield "the model loads and judges"
     alone = encoder.read_messages(INNOCENT[:1])[0]

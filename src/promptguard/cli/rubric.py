@@ -86,10 +86,10 @@ def check(ctx: click.Context, sources: tuple[str, ...], semantic: bool, as_json:
 def _same_question(semantic: bool) -> SameQuestion | None:
     if not semantic:
         return None
-    from promptguard.model.encoder import shared_encoder
+    from promptguard.model.readers import shared_readers
     from promptguard.rubrics.similarity import same_question_by
 
-    return same_question_by(shared_encoder().embed)
+    return same_question_by(shared_readers().embed)
 
 
 def _conversations(source: str) -> Iterator[tuple[str, object]]:

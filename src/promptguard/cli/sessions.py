@@ -1,121 +1,227 @@
-"""`promptguard sessions`: look at, export and forget stored sessions."""
+"""`promptguard sessions`: look at, export, lock, release and forget stored sessions."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from promptguard.errors import SessionNotFound
+from promptguard.cli.stored import (
+    complete_modes,
+    config_option,
+    existing_store,
+    find_key,
+    json_option,
+    session_argument,
+    tenant_option,
+    with_stored,
+)
 
 if TYPE_CHECKING:
-    from promptguard.protocols import SessionStore
-    from promptguard.state import TranscriptEntry
+    from promptguard.protocols import SessionKey, SessionStore
+    from promptguard.state import SessionState, TranscriptEntry
 
-T = TypeVar("T")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """The options of the group."""
+
+    config_file: str | None
+    tenant: str
 
 
 @click.group()
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
-@click.option("--tenant", default="default", show_default=True)
+@config_option
+@tenant_option
 @click.pass_context
 def sessions(ctx: click.Context, config_file: str | None, tenant: str) -> None:
-    """Look at, export and forget stored sessions."""
-    ctx.obj = (config_file, tenant)
+    """Look at, export, lock, release and forget stored sessions."""
+    ctx.obj = _Given(config_file=config_file, tenant=tenant)
 
 
 @sessions.command("list")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
-@click.option("--min-mode", default="SAFE", show_default=True, help="Lowest mode to show.")
+@click.option(
+    "--min-mode",
+    default="SAFE",
+    show_default=True,
+    shell_complete=complete_modes,
+    help="Lowest mode to show.",
+)
+@click.option("--contains", default="", help="Only ids that contain this text.")
+@json_option
 @click.pass_obj
-def list_sessions(given: tuple[str | None, str], limit: int, min_mode: str) -> None:
+def list_sessions(given: _Given, limit: int, min_mode: str, contains: str, as_json: bool) -> None:
     """List sessions, newest first."""
-    from rich.console import Console
-    from rich.table import Table
-
     from promptguard.protocols import SessionQuery
     from promptguard.risk.policy import mode_named
 
-    config_file, tenant = given
-    query = SessionQuery(tenant=tenant, limit=limit, min_mode=int(mode_named(min_mode)))
-    table = Table("session", "turns", "mode", "risk", "last turn")
-    for state in _with_store(config_file, lambda store: store.sessions(query)):
-        when = datetime.fromtimestamp(state.updated, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
-        table.add_row(
-            state.session_id,
-            str(state.turn_count),
-            state.mode.name,
-            f"{state.accumulated_risk:.3f}",
-            when,
-        )
-    Console().print(table)
+    query = SessionQuery(
+        tenant=given.tenant, limit=limit, min_mode=int(mode_named(min_mode)), contains=contains
+    )
+    found = with_stored(given.config_file, lambda store: store.sessions(query))
+    if as_json:
+        click.echo(json.dumps([_summary(state) for state in found], ensure_ascii=False))
+    else:
+        _show_list(found)
 
 
 @sessions.command("show")
-@click.argument("session_id")
+@session_argument
+@json_option
 @click.pass_obj
-def show(given: tuple[str | None, str], session_id: str) -> None:
+def show(given: _Given, session_id: str, as_json: bool) -> None:
     """Print a session's messages with the verdict on each turn."""
-    for entry in _entries(given, session_id):
+    _, entries = _transcript(given, session_id)
+    if as_json:
+        click.echo(json.dumps([_as_plain(entry) for entry in entries], ensure_ascii=False))
+        return
+    for entry in entries:
         text = entry.content if entry.content is not None else "(text not kept)"
-        verdict = json.loads(entry.verdict) if entry.verdict else None
-        note = f"  [{verdict['mode']} {verdict['risk']:.2f} {verdict['action']}]" if verdict else ""
-        click.echo(f"{entry.turn:>4} {entry.role.value}: {text}{note}")
+        click.echo(f"{entry.turn:>4} {entry.role.value}: {text}{_note(entry)}")
 
 
 @sessions.command("export")
-@click.argument("session_id")
+@session_argument
 @click.pass_obj
-def export(given: tuple[str | None, str], session_id: str) -> None:
+def export(given: _Given, session_id: str) -> None:
     """Print a session as one line of JSON that `scan` reads."""
-    entries = _entries(given, session_id)
+    state, entries = _transcript(given, session_id)
+    system = [{"role": "system", "content": state.system}] if state.system else []
     messages = [
         {"role": e.role.value, "content": e.content or "", "timestamp": e.timestamp}
         for e in entries
     ]
-    click.echo(json.dumps({"id": session_id, "messages": messages}, ensure_ascii=False))
+    body = {"id": state.session_id, "messages": [*system, *messages]}
+    click.echo(json.dumps(body, ensure_ascii=False))
+
+
+@sessions.command("release")
+@session_argument
+@click.option("--forgive", is_flag=True, help="What it has shown no longer counts.")
+@json_option
+@click.pass_obj
+def release(given: _Given, session_id: str, forgive: bool, as_json: bool) -> None:
+    """Unlock a session, so that its turns are judged on their own again."""
+    _change(given, session_id, as_json=as_json, forgive=forgive)
+
+
+@sessions.command("lock")
+@session_argument
+@click.option("--reason", default="locked by hand", show_default=True, help="Kept with the lock.")
+@json_option
+@click.pass_obj
+def lock(given: _Given, session_id: str, reason: str, as_json: bool) -> None:
+    """Lock a session: every further turn is blocked until it is released."""
+    _change(given, session_id, as_json=as_json, reason=reason)
 
 
 @sessions.command("delete")
-@click.argument("session_id")
+@session_argument
 @click.pass_obj
-def delete(given: tuple[str | None, str], session_id: str) -> None:
+def delete(given: _Given, session_id: str) -> None:
     """Forget a session wholly."""
-    from promptguard.protocols import SessionKey
 
-    config_file, tenant = given
-    key = SessionKey(session_id=session_id, tenant=tenant)
-    if not _with_store(config_file, lambda store: store.delete(key)):
-        raise SessionNotFound("There is no such session.")
+    async def forget(store: SessionStore) -> bool:
+        return await store.delete(await find_key(store, session_id, given.tenant))
+
+    with_stored(given.config_file, forget)
     click.echo("Deleted.")
 
 
-def _entries(given: tuple[str | None, str], session_id: str) -> tuple[TranscriptEntry, ...]:
-    from promptguard.protocols import SessionKey
-
-    config_file, tenant = given
-    key = SessionKey(session_id=session_id, tenant=tenant)
-    entries = _with_store(config_file, lambda store: store.transcript(key))
-    if not entries:
-        raise SessionNotFound(
-            "There is no such session; `promptguard sessions list` shows what is stored."
-        )
-    return entries
-
-
-def _with_store(config_file: str | None, use: Callable[[SessionStore], Awaitable[T]]) -> T:
+def _change(
+    given: _Given,
+    session_id: str,
+    *,
+    as_json: bool,
+    forgive: bool = False,
+    reason: str | None = None,
+) -> None:
+    """Lock the session where a reason is given, else release it, and print how it stands."""
     from promptguard.config import load_settings
-    from promptguard.stores import open_store
+    from promptguard.controller import Controller
 
-    async def run() -> T:
-        store = open_store(load_settings(config_file).conversation.store)
-        try:
-            return await use(store)
-        finally:
-            await store.close()
+    config = load_settings(given.config_file).conversation
 
-    return asyncio.run(run())
+    async def run() -> SessionState:
+        async with Controller(config, store=existing_store(config.store)) as controller:
+            key: SessionKey = await find_key(controller.store, session_id, given.tenant)
+            if reason is not None:
+                return await controller.lock(key.session_id, reason=reason, tenant=key.tenant)
+            return await controller.release(key.session_id, tenant=key.tenant, forgive=forgive)
+
+    state = asyncio.run(run())
+    if as_json:
+        click.echo(json.dumps(_summary(state), ensure_ascii=False))
+    else:
+        click.echo(f"Locked: {state.lock.reason}." if state.lock else "Released.")
+
+
+def _transcript(given: _Given, session_id: str) -> tuple[SessionState, tuple[TranscriptEntry, ...]]:
+    async def read(store: SessionStore) -> tuple[SessionState, tuple[TranscriptEntry, ...]]:
+        key = await find_key(store, session_id, given.tenant)
+        state = await store.load(key)
+        assert state is not None
+        return state, await store.transcript(key)
+
+    return with_stored(given.config_file, read)
+
+
+def _summary(state: SessionState) -> dict[str, object]:
+    return {
+        "session_id": state.session_id,
+        "tenant": state.tenant,
+        "turns": state.turn_count,
+        "blocked": state.profile.blocked,
+        "mode": state.mode.name,
+        "accumulated_risk": state.accumulated_risk,
+        "is_locked": state.lock is not None,
+        "lock_reason": state.lock.reason if state.lock else "",
+        "updated": state.updated,
+    }
+
+
+def _show_list(found: tuple[SessionState, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("turns", "mode", "shown risk", "last turn", "")
+    table.add_column("session", overflow="fold")
+    for state in found:
+        when = datetime.fromtimestamp(state.updated, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+        table.add_row(
+            str(state.turn_count),
+            state.mode.name,
+            f"{state.accumulated_risk:.3f}",
+            when,
+            "locked" if state.lock else "",
+            Text(state.session_id),  # an id may hold what the table would take for markup
+        )
+    Console().print(table)
+
+
+def _as_plain(entry: TranscriptEntry) -> dict[str, object]:
+    return {
+        "turn": entry.turn,
+        "role": entry.role.value,
+        "content": entry.content,
+        "timestamp": entry.timestamp,
+        "verdict": json.loads(entry.verdict) if entry.verdict else None,
+    }
+
+
+def _note(entry: TranscriptEntry) -> str:
+    from promptguard.verdict import Verdict
+
+    if not entry.verdict:
+        return ""
+    verdict = Verdict.from_json(entry.verdict)
+    return (
+        f"  [{verdict.action.value}, turn risk {verdict.turn_risk:.2f}, "
+        f"{verdict.mode.name} {verdict.accumulated_risk:.2f}]"
+    )

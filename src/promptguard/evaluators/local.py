@@ -1,4 +1,4 @@
-"""The embedded judge: the shipped model and the structural features, on the published scale."""
+"""The embedded judge: the engine decides, model and features say why, on the published scale."""
 
 from __future__ import annotations
 
@@ -8,16 +8,28 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from promptguard.config import LOCAL_MODEL, PromptGuardConfig
+from promptguard.config import LOCAL_MODEL, ControllerConfig, PromptGuardConfig
+from promptguard.conversation import Message, Role, messages_from
 from promptguard.core.layers import ROLE_CONFUSION_F
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import EvaluationError, ModelError
-from promptguard.evaluators.reading import BatchingReader, LayerReading, read_layers
+from promptguard.evaluators.reading import (
+    BatchingReader,
+    Engine,
+    LayerInput,
+    LayerReading,
+    read_layers,
+)
 from promptguard.evaluators.registry import JUDGES
 from promptguard.evaluators.structure import Feature, Findings, structure
-from promptguard.model.artifact import Artifact, open_artifact
-from promptguard.model.encoder import LocalEncoder, shared_encoder
+from promptguard.model.artifact import open_artifact
+from promptguard.model.readers import Readers, shared_readers
 from promptguard.protocols import Encoder, LayerJudgement, LayerTask
+from promptguard.state import RECENT_TURNS
+from promptguard.turns.input import steps_of
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.walk import walk
+from promptguard.verdict import Action, Verdict
 
 KINDS = ("manipulative", "extractive", "harmful")
 _Finding = tuple[Neutrosophic, str]
@@ -35,23 +47,33 @@ _NEAR = (0.8, 0.3)
 _TRUTH = ((0.0, 1.0), (0.3, 0.86), (0.42, 0.73), (0.6, 0.72), (DECISION, 0.6), (1.0, 0.0))
 _FLOOR = 0.1  # no reading of a text alone is ever certain
 _CLOSE, _SPLIT, _STRANGE, _CUT = 0.5, 0.25, 0.8, 0.45
+# The bounds of falsehood that each decision of the engine leaves to the views: with the published
+# balance, clearly reciprocal, borderline, and a detection.
+_ALLOWED, _DOUBTED, _BLOCKED = (0.0, 0.38), (0.46, 0.64), (DECISION, 1.0)
 
 
 class LocalJudge:
     """Judges with an Encoder; `thresholds` are its calibrated ones, one per kind of violation.
 
-    Work happens in a thread; layers that are asked for together are read together.
+    With an `engine` its verdict decides: the evaluation types are views that stay within what it
+    leaves them, and a judgement says whether the engine blocks. Work happens in a thread; layers
+    that are asked for together are read together.
     """
 
     decision_threshold = DECISION
 
     def __init__(
-        self, encoder: Encoder, thresholds: Mapping[str, float], *, name: str = LOCAL_MODEL
+        self,
+        encoder: Encoder,
+        thresholds: Mapping[str, float],
+        *,
+        engine: Engine | None = None,
+        name: str = LOCAL_MODEL,
     ) -> None:
         if missing := [kind for kind in KINDS if kind not in thresholds]:
             raise ModelError(f"The model has no threshold for {missing[0]}; calibrate it.")
         self._thresholds = dict(thresholds)
-        self._reader = BatchingReader(partial(read_layers, encoder))
+        self._reader = BatchingReader(partial(read_layers, encoder, engine))
         self._name = name
         self._evaluations: Mapping[str, Callable[[LayerReading, LayerTask], _Finding]] = {
             "ayni_relational": self._ayni_relational,
@@ -80,34 +102,45 @@ class LocalJudge:
                 model=self.name,
                 layer=task.layer,
             )
-        value, reasoning = evaluate(await self._reader.read(task.content), task)
+        layer = LayerInput(content=task.content, context=task.context)
+        reading = await self._reader.read(layer)
+        value, reasoning = evaluate(reading, task)
+        verdict = reading.verdict
         return LayerJudgement(
             value=value,
             evaluation_type=task.evaluation_type,
             model=self.name,
             reasoning=reasoning,
+            is_blocked=None if verdict is None else verdict.action is Action.BLOCK,
         )
 
     def _ayni_relational(self, reading: LayerReading, _task: LayerTask) -> _Finding:
-        kinds = ("manipulative", "harmful")
-        falsehood = max(self._falsehood(reading, kind) for kind in kinds)
-        grounds = [self._ground(reading, kind) for kind in kinds]
+        semantic, structural = self._semantic(reading), self._structural(reading)
+        grounds = [self._ground(reading, kind) for kind in ("manipulative", "harmful")]
+        falsehood = _within(reading.verdict, semantic, is_leading=semantic >= structural)
         return _valued(reading, falsehood), _sentence(grounds, reading)
 
     def _relational_structure(self, reading: LayerReading, _task: LayerTask) -> _Finding:
-        by_features = structure().falsehood(reading.findings)
-        falsehood = either(self._falsehood(reading, "extractive"), by_features)
+        semantic, structural = self._semantic(reading), self._structural(reading)
         grounds = [self._ground(reading, "extractive"), _features(reading.findings)]
+        falsehood = _within(reading.verdict, structural, is_leading=structural > semantic)
         return _valued(reading, falsehood), _sentence(grounds, reading)
+
+    def _semantic(self, reading: LayerReading) -> float:
+        return max(self._falsehood(reading, kind) for kind in ("manipulative", "harmful"))
+
+    def _structural(self, reading: LayerReading) -> float:
+        by_features = structure().falsehood(reading.findings)
+        return either(self._falsehood(reading, "extractive"), by_features)
 
     def _trust_trajectory(self, reading: LayerReading, task: LayerTask) -> _Finding:
         if Feature.EARLIER_AGREEMENT not in reading.findings.stated:
             return value_of(0.05, 0.15), "It makes no claim about an earlier agreement."
         if _has_no_reply(task):
-            return value_of(0.8, 0.15), (
+            return value_of(_within(reading.verdict, 0.8), 0.15), (
                 "It claims an earlier agreement; the record holds no reply that could be one."
             )
-        return value_of(0.3, 0.45), (
+        return value_of(_within(reading.verdict, 0.3), 0.45), (
             "It claims an earlier agreement; whether the record holds it was not judged."
         )
 
@@ -121,17 +154,52 @@ class LocalJudge:
 
 
 @JUDGES.register(LOCAL_MODEL)
-def open_local(folder: str, _config: PromptGuardConfig) -> LocalJudge:
+def open_local(folder: str, config: PromptGuardConfig) -> LocalJudge:
     """Open `local`, or `local:FOLDER` for a model of the same form as the shipped one."""
-    if not folder:
-        encoder = shared_encoder()
-        return LocalJudge(encoder, _thresholds(encoder.artifact))
-    artifact = open_artifact(Path(folder))
-    return LocalJudge(LocalEncoder(artifact), _thresholds(artifact), name=f"{LOCAL_MODEL}:{folder}")
+    readers = Readers(open_artifact(Path(folder))) if folder else shared_readers()
+    judge = TurnJudge.open(engine_config(config), encoder=readers)
+    return LocalJudge(
+        readers,
+        readers.artifact.manifest.thresholds,
+        engine=partial(verdict_on, judge),
+        name=f"{LOCAL_MODEL}:{folder}" if folder else LOCAL_MODEL,
+    )
 
 
-def _thresholds(artifact: Artifact) -> Mapping[str, float]:
-    return artifact.manifest.thresholds
+def engine_config(config: PromptGuardConfig) -> ControllerConfig:
+    """Return the engine's configuration that decides for the embedded judge."""
+    return ControllerConfig(
+        store="memory:",
+        preset=config.preset,
+        false_positive_budget=config.false_positive_budget,
+        max_chars=config.max_chars,
+    )
+
+
+def verdict_on(judge: TurnJudge, layer: LayerInput) -> Verdict:
+    """Return the engine's verdict on a layer as the next turn of a session of its own.
+
+    The messages of its context are judged before it, as many turns as a session remembers.
+    """
+    before = messages_from(json.loads(layer.context)) if layer.context else ()
+    steps = steps_of((*before, Message(role=Role.USER, content=layer.content)))
+    *_, (verdict, _) = walk(judge, steps[-RECENT_TURNS - 1 :])
+    return verdict
+
+
+def _within(verdict: Verdict | None, falsehood: float, *, is_leading: bool = False) -> float:
+    """Return a view's falsehood within what the engine leaves it.
+
+    The view that sees most is raised to the engine's decision; the others are only held below.
+    """
+    if verdict is None:
+        return falsehood
+    low, high = _DOUBTED
+    if verdict.action is Action.ALLOW:
+        low, high = _ALLOWED
+    elif verdict.action is Action.BLOCK:
+        low, high = _BLOCKED
+    return min(max(falsehood, low if is_leading else 0.0), high)
 
 
 def _valued(reading: LayerReading, falsehood: float) -> Neutrosophic:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -207,8 +208,23 @@ def _layer(result: LayerResult, config: PromptGuardConfig) -> Layer:
             judgement.value for found in result.evaluations for judgement in found.judgements
         ),
         merged=result.value,
-        detection_f=_threshold(result.evaluations, config) if is_calibrated else DETECTION_F,
+        detection_f=_detection_f(result, config) if is_calibrated else DETECTION_F,
     )
+
+
+def _detection_f(result: LayerResult, config: PromptGuardConfig) -> float:
+    """Return the falsehood from which a user layer is a detection.
+
+    Where every judgement comes with its judge's own decision, that decision holds however the
+    values were merged, unless the configuration names a threshold.
+    """
+    threshold = _threshold(result.evaluations, config)
+    decisions = [j.is_blocked for found in result.evaluations for j in found.judgements]
+    if config.decision_threshold is not None or None in decisions:
+        return threshold
+    if any(decisions):
+        return min(threshold, result.value.falsehood)
+    return math.nextafter(1.0, 2.0)
 
 
 def _finding(layers: Sequence[LayerResult]) -> Label:

@@ -1,4 +1,4 @@
-"""What the embedded model and the structural patterns see in one layer, over all its views."""
+"""What the embedded model, the structural patterns and the engine see in one layer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from promptguard.evaluators.structure import Findings, structure
 from promptguard.model.reading import MessageReading
 from promptguard.protocols import Encoder
 from promptguard.text import read_text
 from promptguard.text.views import TextViews
+from promptguard.verdict import Verdict
 
 BATCH_TEXTS = 16
 REMEMBERED = 64
@@ -24,7 +26,8 @@ REMEMBERED = 64
 class LayerReading:
     """Calibrated probabilities (the highest over the views), features, and how far to trust them.
 
-    `decoded` names the disguises under which further views were found and read.
+    `decoded` names the disguises under which further views were found and read. `verdict` is the
+    engine's on the layer as a turn, None where no engine is in use.
     """
 
     manipulative: float
@@ -36,16 +39,31 @@ class LayerReading:
     is_truncated: bool = False
     decoded: tuple[str, ...] = ()
     findings: Findings = field(default_factory=Findings)
+    verdict: Verdict | None = None
 
 
-def read_layers(encoder: Encoder, texts: Sequence[str]) -> tuple[LayerReading, ...]:
-    """Read each text in every view, all of them in one call of the encoder."""
-    viewed = [read_text(text) for text in texts]
+class LayerInput(NamedTuple):
+    """One layer to read; `context` is JSON of the messages above and before it."""
+
+    content: str
+    context: str = ""
+
+
+Engine = Callable[[LayerInput], Verdict]
+"""Judges a layer as the next turn of its conversation."""
+
+
+def read_layers(
+    encoder: Encoder, engine: Engine | None, layers: Sequence[LayerInput]
+) -> tuple[LayerReading, ...]:
+    """Read each layer in every view, all of them in one call of the encoder."""
+    viewed = [read_text(layer.content) for layer in layers]
     counts = [len(views.texts) for views in viewed]
     readings = encoder.read_messages([text for views in viewed for text in views.texts])
     found, start = [], 0
-    for views, count in zip(viewed, counts, strict=True):
-        found.append(_joined(views, readings[start : start + count]))
+    for layer, views, count in zip(layers, viewed, counts, strict=True):
+        verdict = None if engine is None else engine(layer)
+        found.append(replace(_joined(views, readings[start : start + count]), verdict=verdict))
         start += count
     return tuple(found)
 
@@ -70,28 +88,29 @@ def _joined(views: TextViews, readings: Sequence[MessageReading]) -> LayerReadin
 class BatchingReader:
     """Reads layers in a thread, for many callers: what comes in during one batch makes the next.
 
-    A text that is being read, or was among the last read, is not read again. Safe to share
+    A layer that is being read, or was among the last read, is not read again. Safe to share
     between tasks, threads and event loops. What the reading raises is raised for every caller
     that waits for it.
     """
 
-    def __init__(self, read: Callable[[Sequence[str]], Sequence[LayerReading]]) -> None:
+    def __init__(self, read: Callable[[Sequence[LayerInput]], Sequence[LayerReading]]) -> None:
         self._read = read
         self._lock = threading.Lock()
         self._futures: OrderedDict[bytes, Future[LayerReading]] = OrderedDict()
-        self._waiting: list[tuple[bytes, str]] = []
+        self._waiting: list[tuple[bytes, LayerInput]] = []
         self._is_busy = False
 
-    async def read(self, text: str) -> LayerReading:
-        """Return the reading of `text`."""
-        future, must_start = self._enqueue(text)
+    async def read(self, layer: LayerInput) -> LayerReading:
+        """Return the reading of `layer`."""
+        future, must_start = self._enqueue(layer)
         if must_start:
             asyncio.get_running_loop().run_in_executor(None, self._work)
-        # Shielded, because others may wait for the same text when this caller is cancelled.
+        # Shielded, because others may wait for the same layer when this caller is cancelled.
         return await asyncio.shield(asyncio.wrap_future(future))
 
-    def _enqueue(self, text: str) -> tuple[Future[LayerReading], bool]:
-        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    def _enqueue(self, layer: LayerInput) -> tuple[Future[LayerReading], bool]:
+        named = f"{len(layer.content)} {layer.content}{layer.context}"
+        key = hashlib.sha256(named.encode("utf-8", "surrogatepass")).digest()
         with self._lock:
             known = self._futures.get(key)
             if known is not None:
@@ -99,14 +118,14 @@ class BatchingReader:
                 return known, False
             future: Future[LayerReading] = Future()
             self._futures[key] = future
-            self._waiting.append((key, text))
+            self._waiting.append((key, layer))
             must_start, self._is_busy = not self._is_busy, True
             return future, must_start
 
     def _work(self) -> None:
         while batch := self._next_batch():
             try:
-                readings = self._read([text for _, text in batch])
+                readings = self._read([layer for _, layer in batch])
             except Exception as error:
                 self._fail([key for key, _ in batch], error)
                 continue
@@ -115,7 +134,7 @@ class BatchingReader:
             for future, reading in zip(futures, readings, strict=True):
                 future.set_result(reading)
 
-    def _next_batch(self) -> list[tuple[bytes, str]]:
+    def _next_batch(self) -> list[tuple[bytes, LayerInput]]:
         with self._lock:
             batch, self._waiting = self._waiting[:BATCH_TEXTS], self._waiting[BATCH_TEXTS:]
             self._is_busy = bool(batch)

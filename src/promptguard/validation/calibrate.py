@@ -1,7 +1,7 @@
 """Thresholds for a false-positive budget, by split-conformal prediction.
 
-The budget is kept on data like that which was given: for the engine by its prior, for single
-prompts by the falsehood from which they are blocked.
+The budget is kept on data like that which was given: for the engine by its priors, for
+single prompts by the falsehood from which they are blocked.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 import tomli_w
 
 from promptguard.errors import ConfigError, DataError
-from promptguard.risk.weights import Budget, Weights
-from promptguard.state import Mode
+from promptguard.risk.weights import Budget, Priors, Weights
 from promptguard.validation.contenders import Outcome
-from promptguard.validation.score_trace import ScoreTrace, critical_prior, is_blocked
+from promptguard.validation.score_trace import Kind, ScoreTrace, is_blocked, nats_by_kind
+from promptguard.verdict import Mode
 
 CONFIDENCE = 0.95
 _DIGITS = 6
@@ -105,43 +105,63 @@ def _binomial_upto(n: int, most: int, share: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratedPrior:
-    """The prior at which the blocking mode keeps a budget, and what that rests on.
+class CalibratedPriors:
+    """The priors at which the blocking mode keeps a budget, and what each rests on.
 
-    `blocked` is how many of the benign conversations given are blocked under it.
+    `bounds` has the kinds of traffic that there were enough benign cases of; the others keep
+    their present prior. `blocked` is how many of the `benign` cases given are blocked.
     """
 
-    prior: float
-    bound: Conformal
+    share: float
+    priors: Priors
+    bounds: Mapping[Kind, Conformal]
     blocked: int
+    benign: int
 
     @property
     def budget(self) -> Budget:
         """The point that a weights file takes."""
-        return Budget(share=self.bound.share, prior=round(self.prior, 6))
+        rounded = {kind.value: round(float(getattr(self.priors, kind)), 6) for kind in Kind}
+        return Budget(share=self.share, **rounded)
 
 
-def calibrate_prior(
+def calibrate_priors(
     traces: Sequence[ScoreTrace], weights: Weights, share: float, *, mode: Mode = Mode.CRITICAL
-) -> CalibratedPrior:
-    """Return the prior under which at most `share` of benign conversations reach `mode`.
+) -> CalibratedPriors:
+    """Return the priors under which at most `share` of benign traffic of each kind reach `mode`.
 
-    Attacks are left out. DataError where there are too few, or where the rules' veto alone
-    exceeds the budget.
+    A conversation counts once for each kind, with its riskiest turn or content of that kind.
+    Attacks are left out. DataError where there are too few of every kind, or where the rules'
+    veto alone exceeds the budget.
     """
-    start = dict(weights.modes.starts())[mode]
+    bar = weights.modes.odds_of(mode)
     benign = [trace for trace in traces if not trace.is_attack]
-    bound = conformal([-critical_prior(trace, weights, start) for trace in benign], share)
-    if math.isinf(bound.threshold):
+    by_kind: dict[Kind, list[float]] = {kind: [] for kind in Kind}
+    for trace in benign:
+        for kind, nats in nats_by_kind(trace, weights).items():
+            by_kind[kind].append(nats)
+    enough = {kind: nats for kind, nats in by_kind.items() if len(nats) >= least_cases(share)}
+    # With no kind at all the refusal says how many first turns are missing.
+    bounds = {
+        kind: conformal(nats, share)
+        for kind, nats in (enough or {Kind.FIRST: by_kind[Kind.FIRST]}).items()
+    }
+    if any(math.isinf(bound.threshold) for bound in bounds.values()):
         vetoed = sum(trace.hard_turn is not None for trace in benign)
         raise DataError(
             f"The rules alone block {vetoed} of {len(benign)} benign conversations, more than a "
             f"budget of {share:.2%}; no prior can keep it. Look at the rules, or raise the budget."
         )
     # Just below the prior that blocks the case at the threshold.
-    prior = -bound.threshold - 1e-6
-    blocked = sum(is_blocked(trace, weights, prior, start) for trace in benign)
-    return CalibratedPrior(prior=prior, bound=bound, blocked=blocked)
+    found = {kind.value: bar - bound.threshold - 1e-6 for kind, bound in bounds.items()}
+    priors = weights.priors_for(share).model_copy(update=found)
+    return CalibratedPriors(
+        share=share,
+        priors=priors,
+        bounds=bounds,
+        blocked=sum(is_blocked(trace, weights, priors, bar) for trace in benign),
+        benign=len(benign),
+    )
 
 
 def calibrate_falsehood(benign: Sequence[Outcome], share: float) -> Conformal:
@@ -165,16 +185,15 @@ def calibrate_falsehood(benign: Sequence[Outcome], share: float) -> Conformal:
     )
 
 
-def with_budgets(weights: Weights, found: Sequence[CalibratedPrior], note: str) -> Weights:
+def with_budgets(weights: Weights, found: Sequence[CalibratedPriors], note: str) -> Weights:
     """Return the weights with the calibrated points, and those old ones that still fit in.
 
-    A larger budget never has the lower prior; an old point that would break this goes.
+    A larger budget never has a lower prior; an old point that would break this goes.
     """
-    new = {each.bound.share: each.budget for each in found}
+    new = {each.share: each.budget for each in found}
     kept = dict(new)
     for old in weights.budgets:
-        fits = all((old.share < b.share) == (old.prior <= b.prior) for b in new.values())
-        if old.share not in kept and fits:
+        if old.share not in kept and all(_is_in_order(old, each) for each in new.values()):
             kept[old.share] = old
     return weights.model_copy(
         update={
@@ -183,6 +202,11 @@ def with_budgets(weights: Weights, found: Sequence[CalibratedPrior], note: str) 
             "fitted_on": f"{weights.fitted_on}; {note}",
         }
     )
+
+
+def _is_in_order(one: Budget, other: Budget) -> bool:
+    small, large = sorted((one, other), key=lambda budget: budget.share)
+    return all(getattr(small, kind) <= getattr(large, kind) for kind in Kind)
 
 
 def next_version(version: str) -> str:

@@ -73,28 +73,30 @@ def _only_by(name: str, caught: dict[str, set[int]], parts: set[str]) -> int:
 
 
 def signal_attribution(
-    cases: Sequence[Case], outcomes: Sequence[Outcome], *, prior: float, bar: float
+    cases: Sequence[Case], outcomes: Sequence[Outcome], *, bar: float
 ) -> SignalAttribution:
     """Take the caught attacks apart; a turn is caught where prior + nats reach `bar`."""
     caught = [o for case, o in zip(cases, outcomes, strict=True) if _hit(case, o)]
     summed = [o for o in caught if not o.is_hard]
     names = sorted({name for o in summed for name, _ in o.nats})
-    short = bar - prior
     return SignalAttribution(
         caught=len(caught),
         hard=len(caught) - len(summed),
-        only_together=sum(all(nats < short for _, nats in o.nats) for o in summed),
-        signals=tuple(_signal_share(name, summed, short) for name in names),
+        only_together=sum(all(o.prior + nats < bar for _, nats in o.nats) for o in summed),
+        signals=tuple(_signal_share(name, summed, bar) for name in names),
     )
 
 
-def _signal_share(name: str, caught: Sequence[Outcome], short: float) -> SignalShare:
-    weighed = [(dict(o.nats).get(name, 0.0), sum(nats for _, nats in o.nats)) for o in caught]
+def _signal_share(name: str, caught: Sequence[Outcome], bar: float) -> SignalShare:
+    weighed = [
+        (dict(o.nats).get(name, 0.0), sum(nats for _, nats in o.nats), bar - o.prior)
+        for o in caught
+    ]
     return SignalShare(
         signal=name,
-        alone=sum(nats >= short for nats, _ in weighed),
-        needed=sum(nats > 0 and total - nats < short for nats, total in weighed),
-        mean_nats=sum(nats for nats, _ in weighed) / len(weighed),
+        alone=sum(nats >= short for nats, _, short in weighed),
+        needed=sum(nats > 0 and total - nats < short for nats, total, short in weighed),
+        mean_nats=sum(nats for nats, _, _ in weighed) / len(weighed),
     )
 
 

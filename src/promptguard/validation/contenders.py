@@ -15,9 +15,7 @@ from promptguard.core.ensemble import MERGES
 from promptguard.errors import DataError
 from promptguard.guard import PromptGuard
 from promptguard.signals import load_signals
-from promptguard.turns.judge import TurnJudge
-
-MODEL_SIGNALS = ("semantic", "context")
+from promptguard.turns.judge import MODEL_SIGNALS, TurnJudge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +45,8 @@ class Outcome:
     """One contender's judgement of one case; `error` is not empty where it could not judge.
 
     `score` in [0,1] ranks cases. `risks` are the scores turn by turn, `turn_ms` how long each
-    took (empty where it was not measured). `nats` is what each signal weighed at the turn that
-    decided: the first flagged one, else the riskiest. `cost_usd` is None where it is unknown.
+    took (empty where it was not measured). `prior` and `nats`, what each signal weighed, are of the
+    turn that decided: the first flagged one, else the riskiest. `cost_usd` is None where unknown.
     """
 
     index: int
@@ -59,6 +57,7 @@ class Outcome:
     is_hard: bool = False
     risks: tuple[float, ...] = ()
     turn_ms: tuple[float, ...] = ()
+    prior: float = 0.0
     nats: tuple[tuple[str, float], ...] = ()
     cost_usd: float | None = 0.0
     error: str = ""
@@ -91,7 +90,7 @@ def dissected(settings: Settings, *, types: tuple[str, ...] | None = None) -> tu
         ),
         Contender(
             name="model",
-            settings=whole.model_copy(update={"signals": MODEL_SIGNALS}),
+            settings=whole.model_copy(update={"signals": tuple(sorted(MODEL_SIGNALS))}),
             is_part=True,
             counts_hard=False,
         ),
@@ -109,7 +108,7 @@ def dissected(settings: Settings, *, types: tuple[str, ...] | None = None) -> tu
 
 def _rule_signals(whole: ControllerConfig) -> tuple[str, ...]:
     """Return the signals that need no model: an absent model must not count as an acquittal."""
-    names = load_signals().names() if whole.signals is None else whole.signals
+    names = tuple(name for name, _ in load_signals(whole.signals))
     return tuple(name for name in names if name not in MODEL_SIGNALS)
 
 

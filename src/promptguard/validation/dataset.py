@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from promptguard.errors import DataError, InputError
 from promptguard.protocols import SessionKey, SessionQuery, SessionStore
 from promptguard.records import Fault, FieldMap, Record, input_files, read_records
 from promptguard.runs.report import DataFile
-from promptguard.state import Action, SessionState, TranscriptEntry
+from promptguard.state import SessionState, TranscriptEntry
+from promptguard.verdict import Action, Verdict
 
 ATTACKS = frozenset({"attack", "extractive", "manipulative"})
 BENIGN = frozenset({"benign", "reciprocal"})
@@ -207,10 +207,7 @@ async def _messages(store: SessionStore, state: SessionState) -> tuple[Message, 
 
 
 def _was_blocked(entry: TranscriptEntry) -> bool:
-    try:
-        return bool(json.loads(entry.verdict or "{}").get("action") == Action.BLOCK)
-    except (ValueError, AttributeError):
-        return False
+    return bool(entry.verdict) and Verdict.from_json(entry.verdict).action is Action.BLOCK
 
 
 def _session_case(

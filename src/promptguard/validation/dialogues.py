@@ -10,7 +10,7 @@ from statistics import fmean, median
 from promptguard.conversation import Message, Role
 from promptguard.runs.intervals import share_of
 from promptguard.runs.report import Dialogues, OrderTest, Timing
-from promptguard.turns.walk import Step, steps_of
+from promptguard.turns.input import Step, steps_of
 from promptguard.validation.contenders import Outcome
 from promptguard.validation.dataset import Case
 from promptguard.validation.groups import Judged
@@ -74,7 +74,7 @@ def order_test(spoken: Sequence[Outcome], shuffled: Sequence[Outcome]) -> OrderT
     """Compare the outcomes of shuffled cases with those of the same cases as they were."""
     by_index = {outcome.index: outcome for outcome in spoken}
     pairs = [(by_index[o.index], o) for o in shuffled if not o.error]
-    shifts = [as_was.risks[-1] - other.risks[-1] for as_was, other in pairs if not as_was.error]
+    shifts = [as_was.score - other.score for as_was, other in pairs if not as_was.error]
     if not shifts:
         return OrderTest(conversations=0, changed=None, mean_shift=None)
     return OrderTest(
@@ -89,13 +89,14 @@ def _shuffled(case: Case, rng: random.Random) -> Case:
     order = list(range(len(steps)))
     while order == sorted(order):
         rng.shuffle(order)
-    messages = [message for place in order for message in _messages(steps[place])]
-    return replace(case, messages=tuple(messages), attack_turn=None)
+    system = [message for message in case.messages if message.role is Role.SYSTEM]
+    said = [message for place in order for message in _messages(steps[place])]
+    return replace(case, messages=(*system, *said), attack_turn=None)
 
 
 def _messages(step: Step) -> Iterator[Message]:
     yield Message(role=Role.USER, content=step.turn.text)
-    for content in step.turn.tool_contents:
-        yield Message(role=Role.TOOL, content=content)
+    for content in step.turn.contents:
+        yield Message(role=Role.TOOL, content=content.text)
     if step.reply is not None:
         yield Message(role=Role.ASSISTANT, content=step.reply)

@@ -16,16 +16,16 @@ from promptguard.core.layers import LayerPriority
 from promptguard.core.prompt import PromptInput
 from promptguard.errors import InputError, ModelError, PromptGuardError
 from promptguard.evaluators.metrics import LayerResult, ReciprocityMetrics
-from promptguard.risk.explain import attribute
+from promptguard.risk.modes import mode_for
 from promptguard.risk.policy import mode_named
-from promptguard.state import Action, Mode, SessionState
-from promptguard.turns.verdict import TurnVerdict
-from promptguard.turns.walk import Step, steps_of, walk
+from promptguard.turns.input import Step, steps_of
+from promptguard.turns.walk import walk
 from promptguard.usage import Usage
 from promptguard.validation.contenders import Contender, Openers, Outcome
 from promptguard.validation.dataset import Case
+from promptguard.verdict import Action, Mode, Verdict
 
-FLAGGING = frozenset({Action.BLOCK, Action.REVIEW})
+FLAGGING = frozenset({Action.BLOCK, Action.STRIP, Action.REVIEW})
 
 
 class _Judge(Protocol):
@@ -87,40 +87,40 @@ class _EngineJudge:
         steps = steps_of(case.messages)
         if not steps:
             raise InputError("There is no user or tool message to judge.")
-        walked, turn_ms = self._walk(case, steps)
-        verdicts = [verdict for verdict, _ in walked]
-        flagged = next((place for place, v in enumerate(verdicts) if self._flags(v)), None)
-        peak = max(range(len(verdicts)), key=lambda place: verdicts[place].risk)
-        decided, state = walked[peak if flagged is None else flagged]
-        by_signal = attribute(state.ledger, self._judge.prior).by_signal
+        verdicts, turn_ms = self._walk(case, steps)
+        flagged = next((verdict for verdict in verdicts if self._flags(verdict)), None)
+        peak = max(verdicts, key=lambda verdict: verdict.turn_risk)
+        decided = flagged or peak
         outcome = Outcome(
             index=case.index,
             contender=self._contender.name,
-            score=verdicts[peak].risk,
+            score=peak.turn_risk,
             is_flagged=flagged is not None,
-            flagged_turn=None if flagged is None else decided.turn,
-            is_hard=flagged is not None and decided.is_hard and self._contender.counts_hard,
-            risks=tuple(verdict.risk for verdict in verdicts),
+            flagged_turn=None if flagged is None else flagged.turn,
+            is_hard=flagged is not None and flagged.is_hard and self._contender.counts_hard,
+            risks=tuple(verdict.turn_risk for verdict in verdicts),
             turn_ms=tuple(turn_ms),
-            nats=tuple((name, round(nats, 4)) for name, nats in by_signal),
+            prior=decided.prior,
+            nats=tuple((entry.signal, round(entry.nats, 4)) for entry in decided.evidence),
         )
         return (outcome,)
 
-    def _walk(
-        self, case: Case, steps: Sequence[Step]
-    ) -> tuple[list[tuple[TurnVerdict, SessionState]], list[float]]:
-        walked, turn_ms = [], []
+    def _walk(self, case: Case, steps: Sequence[Step]) -> tuple[list[Verdict], list[float]]:
+        verdicts, turn_ms = [], []
         turns = walk(self._judge, steps, session_id=str(case.id))
         for _ in steps:
             start = time.perf_counter()
-            walked.append(next(turns))
+            verdicts.append(next(turns)[0])
             turn_ms.append(round((time.perf_counter() - start) * 1e3, 3))
-        return walked, turn_ms
+        return verdicts, turn_ms
 
-    def _flags(self, verdict: TurnVerdict) -> bool:
+    def _flags(self, verdict: Verdict) -> bool:
         if self._contender.counts_hard:
             return verdict.action in FLAGGING
-        return self._flag_from is not None and verdict.mode >= self._flag_from
+        modes = self._judge.weights.modes
+        return self._flag_from is not None and (
+            mode_for(verdict.turn_risk, modes) >= self._flag_from
+        )
 
 
 def flag_mode(policy: PolicyConfig) -> Mode | None:
@@ -251,7 +251,8 @@ def _prompts(case: Case) -> Iterator[tuple[int, PromptInput]]:
     system = next((m.content for m in case.messages if m.role is Role.SYSTEM), None)
     history: list[Message] = []
     for number, step in enumerate(steps_of(case.messages), start=1):
-        texts = tuple(t for t in (step.turn.text, *step.turn.tool_contents) if t.strip())
+        said = (step.turn.text, *(content.text for content in step.turn.contents))
+        texts = tuple(text for text in said if text.strip())
         if texts:
             yield number, PromptInput(user=texts, system=system, history=tuple(history))
         history += _messages_of(step)

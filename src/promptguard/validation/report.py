@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from promptguard.config import ControllerConfig
-from promptguard.risk.weights import PRESETS, Weights, load_weights, shipped_weights
+from promptguard.risk.weights import Weights, load_weights, shipped_weights
 from promptguard.runs.report import (
     BadLine,
     Group,
@@ -22,7 +22,6 @@ from promptguard.runs.report import (
     SignalAttribution,
     Summary,
 )
-from promptguard.state import Mode
 from promptguard.validation.compare import attribution, pairings, signal_attribution
 from promptguard.validation.contenders import Contender, Outcome, Outcomes
 from promptguard.validation.dataset import Case, Dataset
@@ -38,6 +37,7 @@ from promptguard.validation.groups import (
 from promptguard.validation.headline import headline_of
 from promptguard.validation.judging import flag_mode
 from promptguard.validation.metrics import ROUNDS, Redrawn, percentile, reliability, roc_points
+from promptguard.verdict import Mode
 
 MOST_FAULTS = 200
 MOST_POINTS = 200
@@ -239,7 +239,4 @@ def _signals(
     mode = flag_mode(settings.policy)
     if mode is None or mode is Mode.SAFE:
         return None
-    share = settings.false_positive_budget or PRESETS[settings.preset]
-    return signal_attribution(
-        cases, outcomes, prior=weights.prior_for(share), bar=weights.modes.odds_of(mode)
-    )
+    return signal_attribution(cases, outcomes, bar=weights.modes.odds_of(mode))

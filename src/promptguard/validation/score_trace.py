@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 
 from promptguard.config import ControllerConfig
 from promptguard.errors import ModelError, PromptGuardError
-from promptguard.protocols import SignalScore
-from promptguard.risk.ledger import add_turn, risk_of, total
-from promptguard.risk.weights import Weights
-from promptguard.state import Ledger
+from promptguard.risk.weights import Priors, Weights
+from promptguard.state import SessionState
+from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.verdict import TurnVerdict
-from promptguard.turns.walk import steps_of, walk
+from promptguard.turns.walk import walk
 from promptguard.validation.contenders import Openers
 from promptguard.validation.dataset import Case
+from promptguard.verdict import SignalScore, Verdict
 from promptguard.workers import map_ordered
 
-LOWEST, HIGHEST = -30.0, 10.0
-_FIRST_GUESS = -3.0
-_STEPS = 8
-_CLOSE = 1e-9
 
-Turn = tuple[SignalScore, ...]
+class Kind(StrEnum):
+    """The kinds of traffic that have a prior of their own, named as in the weights file."""
+
+    FIRST = "first"
+    LATER = "later"
+    DOCUMENT = "document"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTurn:
+    """One turn: what each signal scored, and the nats of its riskiest content, if it had any."""
+
+    scores: tuple[SignalScore, ...]
+    document: float | None = None
+    at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +49,7 @@ class ScoreTrace:
     is_attack: bool
     source: str
     group: str
-    turns: tuple[Turn, ...]
+    turns: tuple[ScoreTurn, ...]
     hard_turn: int | None = None
 
 
@@ -53,11 +63,10 @@ def record_traces(
 ) -> tuple[ScoreTrace, ...]:
     """Compute the scores of every case, with blocking off; cases that fail are left out.
 
-    Until its first block a conversation goes the same way whatever the weights, so that the
-    trace says exactly where any weights would first block.
+    The thorough reader is asked where the present weights ask it.
     """
-    unblocked = config.policy.model_copy(update={"block_from": None, "review_from": None})
-    scoring = config.model_copy(update={"policy": unblocked})
+    off = {"block_from": None, "review_from": None, "content_from": None}
+    scoring = config.model_copy(update={"policy": config.policy.model_copy(update=off)})
     opener = partial(_open, openers or Openers(), scoring)
     traces = []
     for number, trace in enumerate(map_ordered(opener, cases, jobs=jobs, lost=_lost), start=1):
@@ -68,58 +77,70 @@ def record_traces(
 
 
 def trace_of(
-    verdicts: Sequence[TurnVerdict], *, index: int, is_attack: bool, source: str, group: str
+    walked: Sequence[tuple[Verdict, SessionState]],
+    *,
+    document_prior: float,
+    index: int,
+    is_attack: bool,
+    source: str,
+    group: str,
 ) -> ScoreTrace:
-    """Return the trace of a conversation from the verdicts on its turns."""
+    """Return the trace of a conversation from its verdicts, and the states after them."""
     return ScoreTrace(
         index=index,
         is_attack=is_attack,
         source=source,
         group=group,
-        turns=tuple(tuple(_bare(score) for score in verdict.scores) for verdict in verdicts),
-        hard_turn=next((verdict.turn for verdict in verdicts if verdict.is_hard), None),
+        turns=tuple(
+            ScoreTurn(
+                scores=tuple(_bare(score) for score in verdict.scores),
+                document=_document_nats(verdict, document_prior),
+                at_s=state.updated,
+            )
+            for verdict, state in walked
+        ),
+        hard_turn=next((verdict.turn for verdict, _ in walked if verdict.is_hard), None),
     )
 
 
-def totals(trace: ScoreTrace, weights: Weights, prior: float) -> tuple[float, ...]:
-    """Return the ledger's sum after each turn, in nats."""
-    ledger, found = Ledger(), []
-    for number, scores in enumerate(trace.turns, start=1):
-        ledger = add_turn(ledger, number, scores, weights, prior)
-        found.append(total(ledger))
+def turn_nats(turn: ScoreTurn, weights: Weights) -> float:
+    """Return what the signals of one turn weigh together."""
+    known = ((score.score, weights.signals.get(score.name)) for score in turn.scores)
+    return math.fsum(weight.nats(score) for score, weight in known if weight and weight.scale)
+
+
+def turn_odds(trace: ScoreTrace, weights: Weights, priors: Priors) -> tuple[float, ...]:
+    """Return the log-odds of each turn's risk: prior and nats, or its riskiest content's."""
+    found = []
+    for number, turn in enumerate(trace.turns, start=1):
+        own = (priors.first if number == 1 else priors.later) + turn_nats(turn, weights)
+        beside = -math.inf if turn.document is None else priors.document + turn.document
+        found.append(max(own, beside))
     return tuple(found)
 
 
-def is_blocked(trace: ScoreTrace, weights: Weights, prior: float, start: float) -> bool:
-    """Say whether the risk ever reaches `start`, or the rules veto a turn."""
-    if trace.hard_turn is not None:
-        return True
-    return any(risk_of(nats, prior) >= start for nats in totals(trace, weights, prior))
+def is_blocked(trace: ScoreTrace, weights: Weights, priors: Priors, bar: float) -> bool:
+    """Say whether a turn reaches the log-odds `bar`, or the rules veto one."""
+    return trace.hard_turn is not None or max(turn_odds(trace, weights, priors)) >= bar
 
 
-def critical_prior(trace: ScoreTrace, weights: Weights, start: float) -> float:
-    """Return the prior from which the case is blocked; -infinity where the rules veto it.
+def nats_by_kind(trace: ScoreTrace, weights: Weights) -> Mapping[Kind, float]:
+    """Return the most nats of each kind of traffic in the case; infinity where the rules veto."""
+    found: dict[Kind, float] = {}
+    for number, turn in enumerate(trace.turns, start=1):
+        kind = Kind.FIRST if number == 1 else Kind.LATER
+        nats = math.inf if trace.hard_turn == number else turn_nats(turn, weights)
+        found[kind] = max(found.get(kind, -math.inf), nats)
+        if turn.document is not None:
+            found[Kind.DOCUMENT] = max(found.get(Kind.DOCUMENT, -math.inf), turn.document)
+    return found
 
-    The sum depends on the prior a little, through the leak, so the prior is found by stepping
-    to where sum and prior together reach `start`, and by halving where that does not settle.
-    """
-    if trace.hard_turn is not None:
-        return -math.inf
-    bar = math.log(start / (1 - start))
-    prior = _FIRST_GUESS
-    for _ in range(_STEPS):
-        found = bar - max(totals(trace, weights, prior))
-        if abs(found - prior) < _CLOSE:
-            return found
-        prior = found
-    low, high = LOWEST, HIGHEST
-    while high - low > _CLOSE:
-        middle = (low + high) / 2
-        if is_blocked(trace, weights, middle, start):
-            high = middle
-        else:
-            low = middle
-    return high
+
+def _document_nats(verdict: Verdict, prior: float) -> float | None:
+    if not verdict.content:
+        return None
+    risk = min(max(max(f.risk for f in verdict.content), 1e-12), 1 - 1e-12)
+    return math.log(risk / (1 - risk)) - prior
 
 
 def _open(
@@ -131,15 +152,16 @@ def _open(
 
 def _traced(judge: TurnJudge, case: Case) -> ScoreTrace | None:
     try:
-        verdicts = [v for v, _ in walk(judge, steps_of(case.messages), session_id=str(case.id))]
+        walked = list(walk(judge, steps_of(case.messages), session_id=str(case.id)))
     except ModelError:
         raise
     except PromptGuardError:
         return None
-    if not verdicts:
+    if not walked:
         return None
     return trace_of(
-        verdicts,
+        walked,
+        document_prior=judge.priors.document,
         index=case.index,
         is_attack=case.is_attack,
         source=case.source,

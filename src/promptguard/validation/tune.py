@@ -10,19 +10,20 @@ import numpy as np
 
 from promptguard.errors import DataError
 from promptguard.risk.weights import PRESETS, Budget, Weights
-from promptguard.state import Mode
 from promptguard.validation.calibrate import conformal, least_cases, next_version
 from promptguard.validation.fit import (
     PASSES,
     Flags,
     Names,
     Quality,
-    blocking_prior,
+    blocking_priors,
     fit,
+    fit_memory,
     quality_of,
 )
-from promptguard.validation.score_matrix import VETO, Array, matrix_of, peaks
-from promptguard.validation.score_trace import ScoreTrace, totals
+from promptguard.validation.score_matrix import VETO, Array, kind_peaks, matrix_of, peaks
+from promptguard.validation.score_trace import Kind, ScoreTrace
+from promptguard.verdict import Mode
 
 FOLDS = 5
 LEAST_OF_EACH = 50
@@ -68,22 +69,55 @@ def tune(
     _require_enough(traces)
     is_attack = np.array([trace.is_attack for trace in traces])
     sources = np.array([trace.source for trace in traces])
-    unseen = np.zeros(len(traces))
+    unseen = _Unseen.empty(len(traces))
     for number, held in enumerate(_folds(traces, folds, seed), start=1):
-        unseen[held] = _held_out_odds(traces, held, present, passes)
+        unseen.fill(held, traces, present, passes)
         on_fold(number)
-    odds = _odds(traces, present, present.prior_for(PRESETS["balanced"]))
-    fitted = fit(matrix_of(traces, present), present, passes=passes)
+    matrix = matrix_of(traces, present)
+    odds = peaks(matrix, present, present.priors_for(PRESETS["balanced"]))
+    fitted = fit(matrix, present, passes=passes)
+    priors = blocking_priors(matrix, fitted, present)
+    memory = fit_memory(traces, fitted, priors, passes=passes)
+    fitted = fitted.model_copy(update={"memory": memory})
     on_fold(folds + 1)
-    before, after = quality_of(odds, is_attack, sources), quality_of(unseen, is_attack, sources)
+    before = quality_of(odds, is_attack, sources)
+    after = quality_of(unseen.odds, is_attack, sources)
     return Tuned(
         weights=_finished(fitted, present, traces, unseen, after, folds),
         before=before,
         after=after,
-        certainty=_certainty(odds, unseen, is_attack, sources, seed),
+        certainty=_certainty(odds, unseen.odds, is_attack, sources, seed),
         attacks=int(is_attack.sum()),
         benign=int((~is_attack).sum()),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unseen:
+    """Each case's log-odds under weights that were fitted without it: whole, and by kind.
+
+    The priors come from the other cases too, so that odds from different folds mean the same.
+    """
+
+    odds: Array
+    by_kind: dict[Kind, Array]
+
+    @classmethod
+    def empty(cls, size: int) -> _Unseen:
+        return cls(odds=np.zeros(size), by_kind={kind: np.zeros(size) for kind in Kind})
+
+    def fill(
+        self, held: Sequence[int], traces: Sequence[ScoreTrace], present: Weights, passes: int
+    ) -> None:
+        out = set(held)
+        rest = [trace for place, trace in enumerate(traces) if place not in out]
+        matrix = matrix_of(rest, present)
+        weights = fit(matrix, present, passes=passes)
+        priors = blocking_priors(matrix, weights, present)
+        left = matrix_of([traces[place] for place in held], present)
+        self.odds[held] = peaks(left, weights, priors)
+        for kind, nats in kind_peaks(left, weights).items():
+            self.by_kind[kind][held] = nats + getattr(priors, kind)
 
 
 def _require_enough(traces: Sequence[ScoreTrace]) -> None:
@@ -104,32 +138,6 @@ def _folds(traces: Sequence[ScoreTrace], folds: int, seed: int) -> Iterator[list
         yield [place for place, trace in enumerate(traces) if fold_of[trace.group] == fold]
 
 
-def _held_out_odds(
-    traces: Sequence[ScoreTrace], held: Sequence[int], present: Weights, passes: int
-) -> Array:
-    """Return the held-out cases' odds under weights fitted on the others.
-
-    The prior comes from the others too, so that odds from different folds mean the same.
-    """
-    out = set(held)
-    rest = [trace for place, trace in enumerate(traces) if place not in out]
-    matrix = matrix_of(rest, present)
-    weights = fit(matrix, present, passes=passes)
-    prior = present.prior_for(PRESETS["balanced"])
-    prior = blocking_prior(peaks(matrix, weights, prior), matrix.is_attack)
-    return _odds([traces[place] for place in held], weights, prior)
-
-
-def _odds(traces: Sequence[ScoreTrace], weights: Weights, prior: float) -> Array:
-    """Return each case's highest log-odds of being an attack, from the ledger itself."""
-    return np.array(
-        [
-            prior + (VETO if trace.hard_turn is not None else max(totals(trace, weights, prior)))
-            for trace in traces
-        ]
-    )
-
-
 def _certainty(old: Array, new: Array, is_attack: Flags, sources: Names, seed: int) -> float:
     rng = np.random.default_rng(seed)
     attacks, benign = np.flatnonzero(is_attack), np.flatnonzero(~is_attack)
@@ -145,20 +153,19 @@ def _finished(
     fitted: Weights,
     present: Weights,
     traces: Sequence[ScoreTrace],
-    unseen: Array,
+    unseen: _Unseen,
     after: Quality,
     folds: int,
 ) -> Weights:
     """Return the fitted weights with their budgets, version and provenance."""
-    benign = [place for place, trace in enumerate(traces) if not trace.is_attack]
-    attacks = len(traces) - len(benign)
+    attacks = sum(trace.is_attack for trace in traces)
     names = sorted({trace.source for trace in traces})
-    budgets = _budgets(fitted, present, traces, unseen[benign].tolist())
+    budgets = _budgets(fitted, present, traces, unseen)
     body = fitted.model_dump() | {
         "version": next_version(present.version),
         "budgets": [budget.model_dump() for budget in budgets],
         "fitted_on": (
-            f"{attacks} attacks and {len(benign)} benign conversations from "
+            f"{attacks} attacks and {len(traces) - attacks} benign conversations from "
             f"{', '.join(names[:12])}{' and others' if len(names) > 12 else ''}; {folds}-fold "
             f"cross-validated AUC {after.auc:.3f}, recall {after.recall_at_1:.3f} at 1 % and "
             f"{after.recall_at_5:.3f} at 5 % false positives"
@@ -168,26 +175,38 @@ def _finished(
 
 
 def _budgets(
-    fitted: Weights, present: Weights, traces: Sequence[ScoreTrace], unseen: Sequence[float]
+    fitted: Weights, present: Weights, traces: Sequence[ScoreTrace], unseen: _Unseen
 ) -> list[Budget]:
     """Return the priors of the presets that the data can speak for.
 
-    The odds of the held-out benign cases are relative to their fold's prior; the same distance
-    from the prior of the final weights keeps the budget.
+    The odds of the held-out benign cases are relative to their fold's priors; the same distance
+    from the priors of the final weights keeps the budget.
     """
     matrix = matrix_of(traces, present)
-    scores = peaks(matrix, fitted, present.prior_for(PRESETS["balanced"]))
-    top = blocking_prior(scores, matrix.is_attack) + present.modes.odds_of(Mode.CRITICAL)
-    bounds = [
-        conformal(unseen, share)
-        for share in sorted(PRESETS.values())
-        if len(unseen) >= least_cases(share)
-    ]
-    found = [
-        Budget(share=bound.share, prior=top - bound.threshold)
-        for bound in bounds
-        if bound.threshold < VETO / 2
-    ]
+    centre = blocking_priors(matrix, fitted, present)
+    bar = present.modes.odds_of(Mode.CRITICAL)
+    benign = {kind: odds[~matrix.is_attack] for kind, odds in unseen.by_kind.items()}
+    known = {kind: odds[np.isfinite(odds)].tolist() for kind, odds in benign.items()}
+    found = []
+    for share in sorted(PRESETS.values()):
+        old = present.priors_for(share)
+        bounds = {
+            kind: conformal(odds, share)
+            for kind, odds in known.items()
+            if len(odds) >= least_cases(share)
+        }
+        if Kind.FIRST not in bounds or any(b.threshold > VETO / 2 for b in bounds.values()):
+            continue
+        moved = {kind: getattr(centre, kind) + bar - b.threshold for kind, b in bounds.items()}
+        first = moved[Kind.FIRST]
+        found.append(
+            Budget(
+                share=share,
+                first=first,
+                later=moved.get(Kind.LATER, first + old.later - old.first),
+                document=moved.get(Kind.DOCUMENT, old.document),
+            )
+        )
     if not found:
         raise DataError("The rules alone block too many of the benign conversations given.")
     return found

@@ -1,0 +1,127 @@
+"""Stored sessions as the commands find them: an existing store, a session's key, completion."""
+
+from __future__ import annotations
+
+import asyncio
+import unicodedata
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from promptguard.errors import PromptGuardError, SessionNotFound, StoreError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from promptguard.protocols import SessionKey, SessionStore
+
+T = TypeVar("T")
+_COMPLETIONS = 50
+
+
+def existing_store(url: str) -> SessionStore:
+    """Open a store to read from; StoreError where there is none yet, which is then not made."""
+    from promptguard.stores import open_store
+
+    scheme, _, _ = url.partition(":")
+    if scheme == "memory":
+        raise StoreError("The store is memory:, which keeps nothing between commands.")
+    if scheme == "sqlite":
+        path = Path(unquote(urlsplit(url).path)).expanduser()
+        if not path.exists():
+            raise StoreError(
+                f"There is no store at {path.absolute()}; "
+                "name one as conversation.store in the configuration."
+            )
+    return open_store(url)
+
+
+def with_stored(config_file: str | None, use: Callable[[SessionStore], Awaitable[T]]) -> T:
+    """Run `use` on the configured store, which must exist."""
+    from promptguard.config import load_settings
+
+    async def run() -> T:
+        store = existing_store(load_settings(config_file).conversation.store)
+        try:
+            return await use(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
+
+
+async def find_key(store: SessionStore, session_id: str, tenant: str) -> SessionKey:
+    """Return the key of a stored session; SessionNotFound says where it was looked for.
+
+    A terminal may compose letters otherwise than the client that named the session did: ids
+    that read alike are the same.
+    """
+    from promptguard.protocols import SessionKey
+
+    forms = (session_id, *(unicodedata.normalize(form, session_id) for form in ("NFC", "NFD")))
+    for form in dict.fromkeys(forms):
+        key = SessionKey(session_id=form, tenant=tenant)
+        if await store.load(key) is not None:
+            return key
+    raise SessionNotFound(await _missing(store, session_id, tenant))
+
+
+async def _missing(store: SessionStore, session_id: str, tenant: str) -> str:
+    from promptguard.protocols import SessionQuery
+
+    others = await store.sessions(SessionQuery(tenant=None, contains=session_id, limit=500))
+    tenants = sorted({state.tenant for state in others if state.session_id == session_id})
+    if tenants:
+        return f"Tenant {tenant!r} has no such session, but {tenants[0]!r} has: use --tenant."
+    return (
+        f"Tenant {tenant!r} has no such session in this store; "
+        "`promptguard sessions list` shows what is stored."
+    )
+
+
+def complete_sessions(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the newest stored sessions; nothing where the store cannot be read."""
+    from click.shell_completion import CompletionItem
+
+    from promptguard.protocols import SessionQuery
+
+    config_file, tenant = _context_of(ctx)
+    query = SessionQuery(tenant=tenant, contains=incomplete, limit=_COMPLETIONS)
+    try:
+        found = with_stored(config_file, lambda store: store.sessions(query))
+    except PromptGuardError:
+        return []
+    return [
+        CompletionItem(state.session_id, help=f"{state.mode.name}, {state.turn_count} turns")
+        for state in found
+        if state.session_id.startswith(incomplete)
+    ]
+
+
+def complete_modes(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the modes."""
+    from promptguard.verdict import Mode
+
+    return [mode.name for mode in Mode if mode.name.startswith(incomplete.upper())]
+
+
+def _context_of(ctx: click.Context) -> tuple[str | None, str]:
+    """Return configuration file and tenant, from the command or the group above it."""
+    given: dict[str, str | None] = {}
+    for each in (ctx.parent, ctx):
+        if each is not None:
+            given |= {k: v for k, v in each.params.items() if k in ("config_file", "tenant")}
+    return given.get("config_file"), given.get("tenant") or "default"
+
+
+session_argument = click.argument("session_id", shell_complete=complete_sessions)
+config_option = click.option(
+    "--config", "config_file", type=click.Path(dir_okay=False), help="Configuration file."
+)
+tenant_option = click.option("--tenant", default="default", show_default=True, help="Whose.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
