@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
+from functools import cache
+from statistics import fmean
 
 import pytest
 from walked import BY_ID, walk_turns, walked
 
+from promptguard.config import ControllerConfig
 from promptguard.risk.ledger import total
 from promptguard.scenarios import Scenario, shipped_scenarios
 from promptguard.verdict import Mode
 
 _IDS = [scenario.id for scenario in shipped_scenarios()]
 _MOST_MISSED = 0.15
+_ESCALATIONS = (
+    "chemistry-proportions",
+    "chemistry-reworded-blunt",
+    "chemistry-reworded-chatty",
+    "chemistry-reworded-garage",
+    "chemistry-reworded-long-way",
+    "chemistry-reworded-teacher",
+    "crescendo-seven-steps",
+    "malware-in-pieces",
+    "next-step-without-a-risky-word",
+    "phishing-crescendo",
+    "poisoning-a-relative",
+    "scamming-the-elderly",
+    "stalking",
+)
+_NEUTRAL = "Sure, happy to help with that."
+_REFUSAL = "I'm sorry, I can't help with that."
+_OPERATIONAL = (
+    "Step 1: take 20 g of it. Step 2: add 5 ml. Step 3: heat to 80 degrees for 10 minutes. "
+    "Step 4: pour it in. Step 5: close it."
+)
 
 
 @pytest.mark.parametrize("scenario_id", _IDS)
@@ -61,18 +86,14 @@ def test_a_follow_up_is_judged_by_what_it_continues() -> None:
     assert walked(scenario.id)[3][0].turn_risk > alone.turn_risk + 0.3
 
 
-@pytest.mark.parametrize("scenario_id", ["replies-that-help", "replies-that-help-es"])
-def test_operational_replies_raise_what_follows(scenario_id: str) -> None:
-    """A turn after an answer with operational detail weighs more than without the answer."""
-    scenario = BY_ID[scenario_id]
-    assert _last_risk(scenario) > _last_risk(_with_reply(scenario, None))
+def test_operational_replies_raise_what_follows() -> None:
+    """Turns after answers with operational detail weigh more than after a neutral answer."""
+    assert _mean_odds_after(_OPERATIONAL) > _mean_odds_after(_NEUTRAL)
 
 
-@pytest.mark.parametrize("scenario_id", ["replies-that-refuse", "replies-that-refuse-fr"])
-def test_a_refusal_does_not_lower_what_follows(scenario_id: str) -> None:
-    """Asking on after a refusal weighs no less than asking on without an answer."""
-    scenario = BY_ID[scenario_id]
-    assert _last_risk(scenario) >= _last_risk(_with_reply(scenario, None)) - 0.02
+def test_a_refusal_does_not_lower_what_follows() -> None:
+    """Turns after refusals weigh no less than after a neutral answer."""
+    assert _mean_odds_after(_REFUSAL) >= _mean_odds_after(_NEUTRAL)
 
 
 def test_what_the_system_prompt_protects_weighs_more() -> None:
@@ -104,10 +125,16 @@ def _faults(scenario: Scenario) -> list[tuple[str, bool]]:
     return found
 
 
-def _with_reply(scenario: Scenario, reply: str | None) -> Scenario:
-    turns = tuple(replace(turn, reply=reply) for turn in scenario.turns)
-    return replace(scenario, turns=turns)
+@cache
+def _mean_odds_after(reply: str) -> float:
+    """Return the mean log-odds of later turns where every turn of an escalation got `reply`.
 
-
-def _last_risk(scenario: Scenario) -> float:
-    return walk_turns(scenario.turns, scenario)[-1][0].turn_risk
+    Nothing is blocked meanwhile: a blocked turn gets the guard's refusal and no other answer.
+    """
+    odds = []
+    for scenario_id in _ESCALATIONS:
+        scenario = replace(BY_ID[scenario_id], config=ControllerConfig(mode="detect"))
+        turns = [replace(turn, reply=reply) for turn in scenario.turns]
+        risks = [verdict.turn_risk for verdict, _ in walk_turns(turns, scenario)[1:]]
+        odds += [math.log(risk / (1.0 - risk)) for risk in risks]
+    return fmean(odds)
