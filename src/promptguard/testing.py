@@ -11,7 +11,13 @@ import numpy as np
 
 from promptguard.conversation import Message, Role
 from promptguard.errors import ProviderError
-from promptguard.model.reading import ContextReading, MessageReading
+from promptguard.model.reading import (
+    QUICK,
+    THOROUGH,
+    ContextReading,
+    DocumentReading,
+    MessageReading,
+)
 from promptguard.protocols import Completion
 from promptguard.usage import Usage
 from promptguard.vector import Vector
@@ -118,9 +124,11 @@ class FakeEncoder:
     floor: float = 0.02
     has_embeddings: bool = True
 
-    def read_messages(self, texts: Sequence[str]) -> tuple[MessageReading, ...]:
-        """Judge each text by the words in it."""
-        readings = tuple(self._read(text) for text in texts)
+    def read_messages(
+        self, texts: Sequence[str], *, thorough: bool = False
+    ) -> tuple[MessageReading, ...]:
+        """Judge each text by the words in it; the thorough reader knows no more."""
+        readings = tuple(replace(self._read(text), readers=_asked(thorough)) for text in texts)
         if not self.has_embeddings:
             return readings
         return tuple(
@@ -128,10 +136,33 @@ class FakeEncoder:
             for reading, vector in zip(readings, self.embed(texts), strict=True)
         )
 
-    def read_context(self, messages: Sequence[Message]) -> ContextReading:
-        """Judge a conversation by all the user's words together."""
-        said = [message.content for message in messages if message.role is Role.USER]
-        return ContextReading(attack=self._read(" ".join(said)).attack, turns=len(said))
+    def read_context(
+        self, messages: Sequence[Message], *, system: str = "", thorough: bool = False
+    ) -> ContextReading:
+        """Judge the last turn by its words, the session by all the user's words together."""
+        del system
+        texts = [message.content for message in messages if message.role is Role.USER]
+        return ContextReading(
+            turn=self._read(texts[-1] if texts else "").attack,
+            session=self._read(" ".join(texts)).attack,
+            turns=len(texts),
+            readers=_asked(thorough),
+        )
+
+    def read_documents(
+        self, contents: Sequence[str], *, task: str = "", thorough: bool = False
+    ) -> tuple[DocumentReading, ...]:
+        """Judge each content by the words of manipulation and extraction in it."""
+        del task
+        readings = (self._read(content) for content in contents)
+        return tuple(
+            DocumentReading(
+                order=max(reading.manipulative, reading.extractive),
+                end=len(content),
+                readers=_asked(thorough),
+            )
+            for reading, content in zip(readings, contents, strict=True)
+        )
 
     def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """Return one unit vector per text; a text without words gets a fixed one."""
@@ -151,6 +182,10 @@ class FakeEncoder:
     def _score(self, words: Sequence[str], kind: Sequence[str]) -> float:
         found = sum(word in kind for word in words)
         return 1.0 - (1.0 - self.floor) * 0.5**found
+
+
+def _asked(thorough: bool) -> tuple[str, ...]:
+    return (QUICK, THOROUGH) if thorough else (QUICK,)
 
 
 def _words(text: str) -> list[str]:

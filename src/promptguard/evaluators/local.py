@@ -16,7 +16,7 @@ from promptguard.evaluators.reading import BatchingReader, LayerReading, read_la
 from promptguard.evaluators.registry import JUDGES
 from promptguard.evaluators.structure import Feature, Findings, structure
 from promptguard.model.artifact import Artifact, open_artifact
-from promptguard.model.encoder import LocalEncoder, shared_encoder
+from promptguard.model.readers import Readers, shared_readers
 from promptguard.protocols import Encoder, LayerJudgement, LayerTask
 
 KINDS = ("manipulative", "extractive", "harmful")
@@ -124,10 +124,10 @@ class LocalJudge:
 def open_local(folder: str, _config: PromptGuardConfig) -> LocalJudge:
     """Open `local`, or `local:FOLDER` for a model of the same form as the shipped one."""
     if not folder:
-        encoder = shared_encoder()
+        encoder = shared_readers()
         return LocalJudge(encoder, _thresholds(encoder.artifact))
     artifact = open_artifact(Path(folder))
-    return LocalJudge(LocalEncoder(artifact), _thresholds(artifact), name=f"{LOCAL_MODEL}:{folder}")
+    return LocalJudge(Readers(artifact), _thresholds(artifact), name=f"{LOCAL_MODEL}:{folder}")
 
 
 def _thresholds(artifact: Artifact) -> Mapping[str, float]:
