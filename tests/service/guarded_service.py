@@ -16,6 +16,7 @@ from promptguard.config import ControllerConfig, EndpointConfig, ServiceConfig, 
 from promptguard.controller import Controller
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.guard import PromptGuard
+from promptguard.patterns.concepts import shipped_concepts
 from promptguard.protocols import SessionKey, SessionQuery
 from promptguard.providers import EndpointSeams, open_endpoint
 from promptguard.risk.weights import PRESETS, load_weights
@@ -23,6 +24,7 @@ from promptguard.service.app import Parts, Service
 from promptguard.signals import load_signals
 from promptguard.stores import open_store
 from promptguard.testing import FakeEncoder, ManualClock
+from promptguard.turns.contents import ContentJudge
 from promptguard.turns.judge import TurnJudge
 
 UPSTREAM = "http://upstream.test/v1"
@@ -37,14 +39,24 @@ def english_rules() -> FrozenInstinct:
 def fast_judge(config: ControllerConfig) -> TurnJudge:
     """The real judge over the fake model, with one language's rules read once."""
     weights = load_weights(WEIGHTS)
-    share = config.false_positive_budget or PRESETS[config.preset]
+    priors = weights.priors_for(config.false_positive_budget or PRESETS[config.preset])
+    encoder = FakeEncoder()
     return TurnJudge(
         config=config,
-        encoder=FakeEncoder(),
+        encoder=encoder,
         instinct=english_rules(),
+        concepts=shipped_concepts(),
         weights=weights,
-        prior=weights.prior_for(share),
-        signals=tuple(load_signals()),
+        priors=priors,
+        # The fitted concept weights are not under test here.
+        signals=tuple(pair for pair in load_signals() if pair[0] != "concepts"),
+        contents=ContentJudge(
+            encoder=encoder,
+            instinct=english_rules(),
+            weights=weights,
+            prior=priors.document,
+            policy=config.policy,
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from promptguard.conversation import Role
 from promptguard.service.history import ComparableMessage, HistoryKind, compare, split_new
 from promptguard.state import TranscriptEntry
 from promptguard.turns.remember import content_hash
+from promptguard.verdict import Action, ContentFinding, Verdict
 
 ROLES = {"u": Role.USER, "a": Role.ASSISTANT, "t": Role.TOOL}
 
@@ -22,7 +23,7 @@ def stored(*turns: tuple[str, ...], blocked: tuple[int, ...] = ()) -> list[Trans
     entries: list[TranscriptEntry] = []
     for number, items in enumerate(turns, start=1):
         for at, item in enumerate(items):
-            action = "block" if number in blocked else "allow"
+            action = Action.BLOCK if number in blocked else Action.ALLOW
             entries.append(
                 TranscriptEntry(
                     position=len(entries),
@@ -31,7 +32,7 @@ def stored(*turns: tuple[str, ...], blocked: tuple[int, ...] = ()) -> list[Trans
                     content=item[2:],
                     content_hash=content_hash(item[2:]),
                     timestamp=0.0,
-                    verdict=f'{{"action": "{action}"}}' if at == 0 else "",
+                    verdict=Verdict(turn=number, action=action).to_json() if at == 0 else "",
                 )
             )
     return entries
@@ -167,3 +168,37 @@ def test_nothing_slips_past_the_judge(incoming, turns, learns) -> None:
     before = {entry.content_hash for entry in entries}
     judged = {item.digest for item in (*found.new, *found.unseen)}
     assert {item.digest for item in messages if item.role is not Role.ASSISTANT} <= before | judged
+
+
+def with_content(entries: list[TranscriptEntry], origin: str, action: Action) -> None:
+    """Append a turn whose one content came from `origin`."""
+    finding = ContentFinding(index=0, origin=origin, risk=0.9, action=action)
+    verdict = Verdict(turn=9, action=action, content=(finding,)).to_json()
+    for role, text, stored_verdict in (("u", "Q", verdict), ("t", "D", ""), ("a", "R", "")):
+        entries.append(
+            TranscriptEntry(
+                position=len(entries),
+                turn=9,
+                role=ROLES[role],
+                content=text,
+                content_hash=content_hash(text),
+                timestamp=0.0,
+                verdict=stored_verdict,
+            )
+        )
+
+
+def test_fields_beside_the_messages_are_no_history() -> None:
+    """A tool that is described no more was not dropped from the conversation."""
+    for origin, kind in (("tools[0]", "intact"), ("tool", "dropped")):
+        entries = stored(("u:A", "a:R1"))
+        with_content(entries, origin, Action.ALLOW)
+        assert compare(said("u:A", "a:R1", "u:Q", "a:R", "u:B"), entries).kind == kind
+
+
+def test_what_was_stripped_is_remembered() -> None:
+    """Its digest comes with the comparison, so that it is taken out whenever it is resent."""
+    entries = stored(("u:A", "a:R1"))
+    with_content(entries, "tool", Action.STRIP)
+    found = compare(said("u:A", "a:R1", "u:Q", "t:D", "a:R", "u:B"), entries)
+    assert (found.kind, found.stripped) == ("intact", {content_hash("D")})

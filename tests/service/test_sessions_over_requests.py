@@ -107,7 +107,7 @@ async def test_an_attack_hidden_in_a_made_up_past_is_judged(guarded) -> None:
     assert reply.headers["x-promptguard-action"] in ("steer", "block")
     state = await guard.only_state()
     assert state.turn_count == 2
-    assert float(reply.headers["x-promptguard-risk"]) > 0.4
+    assert float(reply.headers["x-promptguard-accumulated-risk"]) > 0.4
 
 
 async def test_dropping_the_past_does_not_launder_it(guarded) -> None:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from promptguard.conversation import Message, Role
 from promptguard.core.prompt import without_lone_surrogates
-from promptguard.service.verdicts import is_stored_block
+from promptguard.service.verdicts import contents_of, is_stored_block
 from promptguard.state import TranscriptEntry
+from promptguard.turns.input import Content
 from promptguard.turns.remember import content_hash
+from promptguard.verdict import Action, ContentFinding
 
 _EMPTY = content_hash("")
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+# Origins of contents that are messages, or fields of messages.
+_SPOKEN = re.compile(r"(tool|user|assistant)\Z|(messages|input)\[")
 # Clients may split one stored user message into several, or resend less of an answer than was
 # sent; these bounds say how far that is still the same message.
 _MAX_JOINED = 16
@@ -28,17 +32,35 @@ _CUT_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparableMessage(Message):
-    """A message with the hash by which the store recognises it."""
+    """A message with the hash by which the store recognises it.
+
+    `origin` names the field it came from, and `place` is the way to it in the request's body.
+    """
 
     digest: str
+    origin: str = ""
+    place: tuple[str | int, ...] = ()
 
     @classmethod
-    def of(cls, role: Role, text: str) -> ComparableMessage:
+    def of(
+        cls, role: Role, text: str, *, origin: str = "", place: tuple[str | int, ...] = ()
+    ) -> ComparableMessage:
         """Return a message without what clients drop: outer blanks and a model's reasoning."""
         if role is Role.ASSISTANT:
             text = _THINKING.sub("", text)
         bare = without_lone_surrogates(text).strip()
-        return cls(role=role, content=bare, digest=content_hash(bare))
+        return cls(role=role, content=bare, digest=content_hash(bare), origin=origin, place=place)
+
+    @property
+    def as_content(self) -> Content:
+        """The message as untrusted content; an assistant's is words put into its mouth."""
+        return Content(text=self.content, origin=self.origin or self.role.value)
+
+
+def thinking_in(text: str) -> str:
+    """Return the reasoning that an assistant message begins with, if any."""
+    match = _THINKING.match(text)
+    return match[0].strip() if match else ""
 
 
 class HistoryKind(StrEnum):
@@ -63,12 +85,14 @@ class Comparison:
     """The kind of history, the new messages, and those of the history that were never stored.
 
     `learned` is an answer that the store lacks because its turn was judged without one.
+    `stripped` are the digests of contents that were withheld from the model before.
     """
 
     kind: HistoryKind
     new: tuple[ComparableMessage, ...]
     unseen: tuple[ComparableMessage, ...] = ()
     learned: str | None = None
+    stripped: frozenset[str] = frozenset()
 
 
 def split_new(
@@ -99,13 +123,24 @@ def compare(
     `hides_refusals`: blocked turns were answered with an error, so the client has no refusal to
     resend. `learns_replies`: answers reach us only when they are resent.
     """
+    found = _compared(messages, stored, hides_refusals, learns_replies)
+    return replace(found, stripped=stripped_in(stored))
+
+
+def _compared(
+    messages: Sequence[ComparableMessage],
+    stored: Sequence[TranscriptEntry],
+    hides_refusals: bool,
+    learns_replies: bool,
+) -> Comparison:
     history, new = split_new(messages)
-    ordered = sorted(stored, key=lambda entry: (entry.turn, entry.position))
+    ordered = sorted(spoken_in(stored), key=lambda entry: (entry.turn, entry.position))
     kept = [entry for entry in ordered if entry.content_hash not in ("", _EMPTY)]
     if not stored:
         return Comparison(kind=HistoryKind.FIRST, new=new, unseen=history)
     if not kept:
-        return Comparison(kind=HistoryKind.NOT_RESENT, new=new)
+        # Nothing proves that this history was judged, so it is judged once more.
+        return Comparison(kind=HistoryKind.NOT_RESENT, new=new, unseen=history)
     # Empty answers (tool calls alone) are left out of `kept` but still answer their turn.
     is_answered = _is_answered(ordered)
     match = _Match(kept)
@@ -123,6 +158,39 @@ def compare(
         return Comparison(kind=HistoryKind.REWRITTEN, new=new, unseen=tuple(unseen))
     dropped = match.dropped(hides_refusals=hides_refusals)
     return Comparison(kind=_kind_of(new, dropped), new=new)
+
+
+def spoken_in(stored: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:
+    """Return the entries that came from messages, without fields beside the conversation.
+
+    Such fields, a tool's description for one, may come and go without any history changing.
+    """
+    return [
+        entry
+        for entry, finding in _with_findings(stored)
+        if finding is None or _SPOKEN.match(finding.origin)
+    ]
+
+
+def stripped_in(stored: Sequence[TranscriptEntry]) -> frozenset[str]:
+    """Return the digests of the contents that were withheld from the model."""
+    return frozenset(
+        entry.content_hash
+        for entry, finding in _with_findings(stored)
+        if finding is not None and finding.action is Action.STRIP and entry.content_hash
+    )
+
+
+def _with_findings(
+    stored: Sequence[TranscriptEntry],
+) -> Iterator[tuple[TranscriptEntry, ContentFinding | None]]:
+    """Yield each entry, a content with the finding on it."""
+    findings: list[ContentFinding] = []
+    for entry in sorted(stored, key=lambda entry: entry.position):
+        if entry.verdict:
+            findings = list(reversed(contents_of(entry)))
+        is_content = entry.role is Role.TOOL and findings
+        yield entry, findings.pop() if is_content else None
 
 
 def _kind_of(new: Sequence[ComparableMessage], dropped: Sequence[TranscriptEntry]) -> HistoryKind:

@@ -7,7 +7,8 @@ by turn, so that a client cannot bring in messages that were never judged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -33,27 +34,32 @@ from promptguard.service.sessions import (
     chain_of,
     view_of,
 )
+from promptguard.service.steps import steps_in
 from promptguard.service.telemetry import Telemetry
-from promptguard.state import Action, SessionState
-from promptguard.turns.judge import MAX_TOOL_CONTENTS
-from promptguard.turns.verdict import TurnInput
-from promptguard.turns.walk import SECONDS_BETWEEN_TURNS, Step, steps_of
+from promptguard.service.verdicts import remembered_verdict, stored_verdict
+from promptguard.state import SessionState
+from promptguard.turns.input import TurnInput
+from promptguard.turns.remember import content_hash
+from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
+from promptguard.verdict import Action, Verdict
 
-MAX_IMPORTED = 64
-_MERGED_CHARS = 40_000
+MAX_HARMLESS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
     """The messages of a request and their owner.
 
-    `session_id` is the client's own name for the session, if any. `learns_replies`: the model
-    answers elsewhere, so its answers are seen only when the client resends them. `operation`,
-    `model` and `provider` name the trace. `view` is the conversation as digests.
+    `contents` are texts beside the messages that a model may read, `system` the application's
+    prompt. `session_id` is the client's own name for the session, if any. `learns_replies`: the
+    model answers elsewhere, so its answers are seen only when the client resends them.
+    `operation`, `model` and `provider` name the trace. `view` is the conversation as digests.
     """
 
     owner: Owner
     messages: tuple[ComparableMessage, ...]
+    contents: tuple[ComparableMessage, ...] = ()
+    system: str = ""
     session_id: str | None = None
     client: ClientHints = field(default_factory=ClientHints)
     learns_replies: bool = False
@@ -70,7 +76,8 @@ class Incoming:
 class Admission:
     """A judged turn. `view` is the conversation as the client showed it.
 
-    `is_chained`: the session was found by its messages, not by an id.
+    `is_chained`: the session was found by its messages, not by an id. `stripped` are the digests
+    of contents, of this turn and of earlier ones, that the model must not see.
     """
 
     result: TurnResult
@@ -79,6 +86,7 @@ class Admission:
     owner: Owner
     view: bytes
     is_chained: bool
+    stripped: frozenset[str] = frozenset()
 
     @property
     def state(self) -> SessionState:
@@ -108,6 +116,7 @@ class Intake:
         self._clock = clock
         self._index = SessionIndex()
         self._finder = SessionFinder(controller.store, self._index)
+        self._harmless = HarmlessContents()
 
     async def admit(self, incoming: Incoming) -> Admission:
         """Judge, record, trace and log what is new in `incoming`.
@@ -137,7 +146,7 @@ class Intake:
         view = admission.view + (view_of((reply,)) if reply.content else b"")
         if admission.is_chained:
             self._index.remember(chain_of(admission.owner, view), admission.key.session_id)
-        seen = SeenView(view=view, message_count=state.message_count)
+        seen = SeenView(view=view, message_count=state.message_count, stripped=admission.stripped)
         self._index.remember_view(admission.key, seen)
 
     def mark_unanswered(self, admission: Admission) -> None:
@@ -166,20 +175,21 @@ class Intake:
         state = await self._controller.store.load(key)
         comparison = await self._compared(key, state, incoming)
         if comparison.kind is HistoryKind.RETRIED and state is not None:
-            return _admission(incoming, key, self._result_of(state), comparison)
+            return self._admission(incoming, key, await self._repeated(key, state), comparison)
         if state is not None and state.turn_count >= self._config().max_turns:
             raise ApiError(
                 422, "This session has too many turns; begin a new one.", code="session_full"
             )
         if comparison.learned is not None and state is not None:
             learned = await self._controller.record_reply(
-                self._result_of(state), comparison.learned
+                self._result_of(state, remembered_verdict(state)), comparison.learned
             )
             state = learned.state
         if state is None:
             state = SessionState(session_id=key.session_id, tenant=key.tenant)
-        result = await self._judged(key, incoming, comparison, state)
-        return _admission(incoming, key, result, comparison)
+        result, stripped = await self._judged(key, incoming, comparison, state)
+        known = replace(comparison, stripped=comparison.stripped | stripped)
+        return self._admission(incoming, key, result, known)
 
     async def _compared(
         self, key: SessionKey, state: SessionState | None, incoming: Incoming
@@ -193,7 +203,7 @@ class Intake:
             seen = None
         # The usual case, decided without reading the transcript.
         if seen is not None and (added := _added(incoming, seen.view)):
-            return Comparison(kind=HistoryKind.INTACT, new=added)
+            return Comparison(kind=HistoryKind.INTACT, new=added, stripped=seen.stripped)
         stored = await self._controller.store.transcript(key)
         # Where a block is an error, or the client refuses in its own words, it resends no refusal.
         hides_refusals = self._config().block_style == "error" or incoming.learns_replies
@@ -207,7 +217,7 @@ class Intake:
         if seen is None:
             return comparison
         if not any(entry.content_hash for entry in stored):
-            return _by_view(incoming, comparison, seen.view)
+            return _by_view(incoming, replace(comparison, stripped=seen.stripped), seen.view)
         if incoming.learns_replies:
             return comparison
         if _is_thinned(incoming, comparison, seen.view):
@@ -216,18 +226,23 @@ class Intake:
 
     async def _judged(
         self, key: SessionKey, incoming: Incoming, comparison: Comparison, state: SessionState
-    ) -> TurnResult:
-        *earlier, last = _steps(comparison)
+    ) -> tuple[TurnResult, frozenset[str]]:
+        """Judge what is new, turn by turn; returns the last result and what is to be stripped."""
+        *earlier, last = steps_in(comparison, incoming.system)
         now = self._clock()
         is_first = comparison.kind is HistoryKind.FIRST
+        stripped: set[str] = set()
         for at, step in enumerate(earlier):
             # An imported past gets times before now: as one burst it would look like an attack.
             back_s = SECONDS_BETWEEN_TURNS * (len(earlier) - at) if is_first else 0.0
             result = await self._judge(key, step.turn, now - back_s)
+            stripped |= _stripped(result, step.turn)
             if step.reply is not None and not result.is_blocked:
                 await self._controller.record_reply(result, step.reply, now=now - back_s)
+        beside = self._harmless.others(key.tenant, incoming.contents)
         turn = replace(
             last.turn,
+            contents=(*last.turn.contents, *(item.as_content for item in beside)),
             client=incoming.client,
             history_rewritten=comparison.kind.is_rewriting,
         )
@@ -236,44 +251,70 @@ class Intake:
             # imported turns the state has moved on by our own writes.
             result = await self._judge(key, turn, now, None if earlier else state)
         self._telemetry.turn(result)
-        return result
+        self._harmless.learn(key.tenant, beside, result.verdict)
+        return result, frozenset(stripped | _stripped(result, turn))
 
     async def _judge(
         self, key: SessionKey, turn: TurnInput, now: float, known: SessionState | None = None
     ) -> TurnResult:
         return await self._controller.judge_turn(
-            key.session_id,
-            turn.text,
-            tenant=key.tenant,
-            tool_contents=turn.tool_contents,
-            client=turn.client,
-            history_rewritten=turn.history_rewritten,
-            known=known,
-            now=now,
+            key.session_id, turn, tenant=key.tenant, known=known, now=now
         )
 
-    def _result_of(self, state: SessionState) -> TurnResult:
-        """Return the result of the last turn, as far as the state tells it."""
-        last = state.recent[-1] if state.recent else None
-        return TurnResult(
-            state=state,
-            verdict=None,
-            action=Action.ALLOW if last is None else last.action,
-            is_enforced=self._controller.config.mode == "enforce",
+    async def _repeated(self, key: SessionKey, state: SessionState) -> TurnResult:
+        """Return the result of the last turn, which is asked once more and not judged again."""
+        entries = await self._controller.store.transcript(key)
+        stored = (stored_verdict(e) for e in entries if e.turn == state.turn_count)
+        verdict = next((each for each in stored if each is not None), remembered_verdict(state))
+        return self._result_of(state, verdict)
+
+    def _result_of(self, state: SessionState, verdict: Verdict) -> TurnResult:
+        is_enforced = self._controller.config.mode == "enforce"
+        return TurnResult(state=state, verdict=verdict, is_enforced=is_enforced)
+
+    def _admission(
+        self, incoming: Incoming, key: SessionKey, result: TurnResult, comparison: Comparison
+    ) -> Admission:
+        return Admission(
+            result=result,
+            history=comparison.kind,
+            key=key,
+            owner=incoming.owner,
+            view=incoming.view,
+            is_chained=incoming.session_id is None,
+            stripped=comparison.stripped if result.is_enforced else frozenset(),
         )
 
 
-def _admission(
-    incoming: Incoming, key: SessionKey, result: TurnResult, comparison: Comparison
-) -> Admission:
-    return Admission(
-        result=result,
-        history=comparison.kind,
-        key=key,
-        owner=incoming.owner,
-        view=incoming.view,
-        is_chained=incoming.session_id is None,
-    )
+class HarmlessContents:
+    """Bounded memory of contents beside the messages that were judged harmless.
+
+    Tools and schemas come with every request; each is judged once for a tenant, not in every
+    turn. What was found risky is judged again every time.
+    """
+
+    def __init__(self, limit: int = MAX_HARMLESS) -> None:
+        self._limit = limit
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def others(
+        self, tenant: str, contents: Sequence[ComparableMessage]
+    ) -> tuple[ComparableMessage, ...]:
+        """Return the contents that are still to be judged."""
+        return tuple(item for item in contents if (tenant, item.digest) not in self._known)
+
+    def learn(self, tenant: str, judged: Sequence[ComparableMessage], verdict: Verdict) -> None:
+        """Remember which of the last contents of a turn were harmless."""
+        findings = verdict.content[len(verdict.content) - len(judged) :]
+        for item, finding in zip(judged, findings, strict=False):
+            if finding.action is Action.ALLOW and not finding.is_truncated:
+                self._known[tenant, item.digest] = None
+        while len(self._known) > self._limit:
+            self._known.popitem(last=False)
+
+
+def _stripped(result: TurnResult, turn: TurnInput) -> set[str]:
+    return {content_hash(turn.contents[index].text) for index in result.stripped}
 
 
 def _added(incoming: Incoming, known: bytes) -> tuple[ComparableMessage, ...]:
@@ -300,6 +341,7 @@ def _by_view(incoming: Incoming, comparison: Comparison, known: bytes) -> Compar
     )
     if unseen:
         return replace(comparison, kind=HistoryKind.REWRITTEN, unseen=unseen)
+    comparison = replace(comparison, unseen=())
     if not incoming.learns_replies and _is_thinned(incoming, comparison, known):
         return replace(comparison, kind=HistoryKind.DROPPED)
     return comparison
@@ -311,43 +353,3 @@ def _is_thinned(incoming: Incoming, comparison: Comparison, known: bytes) -> boo
         return False
     resent = len(incoming.messages) - len(comparison.new)
     return not known.endswith(incoming.view[: resent * DIGEST_BYTES])
-
-
-def _steps(comparison: Comparison) -> list[Step]:
-    """Return the turns to judge, in order; the last is the request's own."""
-    users = [item.content for item in comparison.new if item.role is Role.USER]
-    others = [item.content for item in comparison.new if item.role is not Role.USER]
-    if comparison.kind is HistoryKind.FIRST:
-        earlier = list(steps_of(comparison.unseen))
-    else:
-        earlier = [_step_of(item) for item in comparison.unseen if item.role is not Role.ASSISTANT]
-        others += [item.content for item in comparison.unseen if item.role is Role.ASSISTANT]
-    earlier = [*_merged(earlier[:-MAX_IMPORTED]), *earlier[-MAX_IMPORTED:]]
-    # The judge reads a bounded number of tool contents per turn, so more of them take more turns.
-    *first, rest = _batches(others)
-    earlier += [Step(turn=TurnInput(text="", tool_contents=batch)) for batch in first]
-    return [*earlier, Step(turn=TurnInput(text="\n".join(users), tool_contents=rest))]
-
-
-def _step_of(item: ComparableMessage) -> Step:
-    if item.role is Role.USER:
-        return Step(turn=TurnInput(text=item.content))
-    return Step(turn=TurnInput(text="", tool_contents=(item.content,)))
-
-
-def _batches(contents: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return contents in groups of the size that one turn reads; at least one, maybe empty."""
-    starts = range(0, max(1, len(contents)), MAX_TOOL_CONTENTS)
-    return [tuple(contents[at : at + MAX_TOOL_CONTENTS]) for at in starts]
-
-
-def _merged(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield a long past in fewer, larger turns: one request must not cost thousands of them."""
-    texts: list[str] = []
-    for text in (text for step in steps for text in (step.turn.text, *step.turn.tool_contents)):
-        if texts and sum(map(len, texts)) + len(text) > _MERGED_CHARS:
-            yield Step(turn=TurnInput(text="\n".join(texts)))
-            texts = []
-        texts.append(text)
-    if texts:
-        yield Step(turn=TurnInput(text="\n".join(texts)))

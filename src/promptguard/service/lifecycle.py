@@ -15,6 +15,7 @@ from promptguard.errors import PromptGuardError, StoreError
 from promptguard.protocols import SessionQuery
 from promptguard.scenarios import Scenario, shipped_scenarios
 from promptguard.service.telemetry import Telemetry, log
+from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 
 RETENTION_INTERVAL_S = 3600.0
@@ -145,9 +146,9 @@ async def _judge_scenario(controller: Controller, scenario: Scenario, now: float
     """Judge one scenario with timestamps as if it had just ended."""
     start = now - SECONDS_BETWEEN_TURNS * len(scenario.turns)
     for turn, at in zip(scenario.turns, count(start, SECONDS_BETWEEN_TURNS), strict=False):
-        result = await controller.judge_turn(
-            DEMO_PREFIX + scenario.id, turn.user, tool_contents=turn.tools, now=at
-        )
+        contents = tuple(Content(text=text) for text in turn.tools)
+        spoken = TurnInput(text=turn.user, contents=contents)
+        result = await controller.judge_turn(DEMO_PREFIX + scenario.id, spoken, now=at)
         if turn.reply is not None and not result.is_blocked:
             await controller.record_reply(result, turn.reply, now=at)
 

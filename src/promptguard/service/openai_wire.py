@@ -1,31 +1,67 @@
 """OpenAI's chat completion format: requests, the upstream's answers, and the guard's own.
 
-What the guard reads must be what the model reads, so a request that two JSON parsers could
-understand differently (repeated keys, keys in another case, another encoding) is refused.
-Accepted requests and answers are passed on byte by byte.
+Accepted requests and answers are passed on byte by byte, unless a notice is added to a request
+or a poisoned content is taken out of it.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from promptguard.conversation import Role, role_of
 from promptguard.errors import InputError
+from promptguard.service.body import (
+    Limits,
+    Place,
+    Reading,
+    check_count,
+    check_keys,
+    checked_flag,
+    checked_model,
+    fields_of,
+    invalid,
+    name_of,
+    poisoned_in,
+    read_json,
+    with_stripped,
+)
 from promptguard.service.errors import ApiError, error_body
-from promptguard.service.history import ComparableMessage
+from promptguard.service.history import ComparableMessage, thinking_in
 
 _KNOWN = frozenset(
     {"messages", "model", "stream", "role", "content", "tool_calls", "text", "type", "refusal"}
 )
-# Where content parts of known and unknown kinds keep their text.
-_TEXT_KEYS = ("text", "content", "value", "refusal", "input_text", "output_text")
+# Kinds of parts that are the speaker's own words, and where they keep them.
+_OWN_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+# Fields of a message that say who and which, and carry no text.
+_PLAIN_FIELDS = frozenset({"role", "content", "tool_call_id", "id", "type", "index", "status"})
+# Fields of the body that no model reads: they steer the server or are kept for its operator.
+NOT_READ = frozenset(
+    {
+        "messages",
+        "model",
+        "stream",
+        "stream_options",
+        "user",
+        "metadata",
+        "stop",
+        "tool_choice",
+        "function_call",
+        "safety_identifier",
+        "prompt_cache_key",
+        "session_id",
+        "thread_id",
+        "conversation_id",
+        "litellm_session_id",
+    }
+)
+# Lists whose items come from different hands, so each is judged by itself.
+ITEMISED = frozenset({"tools", "functions", "documents"})
 # What clients show of an answer, in the order in which models produce it.
 _SHOWN_FIELDS = ("reasoning_content", "reasoning", "content", "refusal")
-_MAX_DEPTH = 6
 _MAX_CHOICES = 128
 _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 DONE = b"data: [DONE]\n\n"
@@ -34,13 +70,20 @@ CONTENT_FILTER = "content_filter"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A request: `raw` as it came, `messages` those with text, without the developer's."""
+    """A request: `raw` as it came, and every text in it.
+
+    `messages` are the conversation without the developer's part, which is `system`; `contents`
+    are the other fields that a model may read; `unjudged` names what is not text.
+    """
 
     raw: bytes
     body: Mapping[str, object]
     messages: tuple[ComparableMessage, ...]
     model: str
     is_stream: bool
+    contents: tuple[ComparableMessage, ...] = ()
+    system: str = ""
+    unjudged: tuple[str, ...] = ()
 
     @property
     def choice_count(self) -> int:
@@ -60,84 +103,173 @@ class ChatRequest:
         user = self.body.get("user")
         return user if isinstance(user, str) else ""
 
-    def steered(self, notice: str) -> bytes:
-        """Return the body with one more system message, after those that are there."""
-        messages = self.body["messages"]
-        assert isinstance(messages, list)
-        # After the developer's own messages, in the role that the client uses for them: some
-        # models accept only `developer`, others only `system`.
-        leading = 0
-        while leading < len(messages) and _role_in(messages[leading]) is Role.SYSTEM:
-            leading += 1
-        role = str(messages[leading - 1]["role"]) if leading else Role.SYSTEM.value
-        notes = [{"role": role, "content": notice}]
-        body = {**self.body, "messages": [*messages[:leading], *notes, *messages[leading:]]}
-        return json.dumps(body).encode()
+    def forwarded(self, *, notice: str = "", stripped: frozenset[str] = frozenset()) -> bytes:
+        """Return the body for the model: with one more system message, without `stripped`.
+
+        `stripped` are the digests of contents that the model must not see.
+        """
+        poisoned = poisoned_in((*self.messages, *self.contents), stripped)
+        if not notice and not poisoned:
+            return self.raw
+        body = with_stripped(self.body, poisoned)
+        assert isinstance(body, dict)
+        return json.dumps(_with_notice(body, notice) if notice else body).encode()
 
 
-def read_chat_request(raw: bytes, *, max_messages: int, max_chars: int) -> ChatRequest:
+def read_chat_request(raw: bytes, limits: Limits) -> ChatRequest:
     """Read a request; raises an ApiError that names the field where it cannot be judged."""
     body = read_json(raw)
-    _check_keys(body, "body")
+    check_keys(body, "body", _KNOWN)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise _invalid("messages", "must be a list with at least one message")
-    stream = body.get("stream")
-    if stream is not None and not isinstance(stream, bool):
-        raise _invalid("stream", "must be true or false")
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise _invalid("model", "must name a model")
+        raise invalid("messages", "must be a list with at least one message")
+    is_stream, model = checked_flag(body, "stream"), checked_model(body)
+    reading = Reading(limits=limits)
+    _read_messages(reading, messages)
+    read_fields(reading, body, NOT_READ)
     return ChatRequest(
         raw=raw,
         body=body,
-        messages=read_messages(messages, max_messages=max_messages, max_chars=max_chars),
+        messages=tuple(reading.messages),
         model=model,
-        is_stream=bool(stream),
+        is_stream=is_stream,
+        contents=tuple(reading.contents),
+        system="\n".join(reading.system),
+        unjudged=tuple(reading.unjudged),
     )
 
 
-def read_json(raw: bytes) -> dict[str, object]:
-    """Read one JSON object in UTF-8 without repeated keys."""
-    try:
-        body = json.loads(
-            raw.decode("utf-8"),
-            object_pairs_hook=_without_repeats,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-        )
-    except ApiError:
-        raise
-    except (ValueError, RecursionError):
-        raise ApiError(
-            400, "The body is not valid JSON in UTF-8.", code="invalid_json", param="body"
-        ) from None
-    if not isinstance(body, dict):
-        raise _invalid("body", "must be a JSON object")
-    return body
+def read_messages(messages: Sequence[object], limits: Limits) -> Reading:
+    """Read the messages of a conversation, wherever they came with."""
+    reading = Reading(limits=limits)
+    _read_messages(reading, messages)
+    return reading
 
 
-def read_messages(
-    messages: Sequence[object], *, max_messages: int, max_chars: int
-) -> tuple[ComparableMessage, ...]:
-    """Return the messages of a conversation, without the developer's and those without text.
+def read_fields(reading: Reading, body: Mapping[str, object], skipped: frozenset[str]) -> None:
+    """Read what a model may see beside the messages."""
+    for name, value in fields_of(body, skipped):
+        if name in ITEMISED and isinstance(value, list):
+            for at, item in enumerate(value):
+                reading.content(item, (name, at))
+        else:
+            reading.content(value, (name,))
+
+
+def _read_messages(reading: Reading, messages: Sequence[object]) -> None:
+    """Read a conversation.
 
     A last message without text, such as an image alone, still begins a turn: it becomes an empty
     user message.
     """
-    if len(messages) > max_messages:
-        raise ApiError(
-            413,
-            f"messages: at most {max_messages} are accepted in one request.",
-            code="too_many_messages",
-            param="messages",
-        )
-    read = [_message(item, f"messages[{at}]", max_chars) for at, item in enumerate(messages)]
-    spoken = [item for item in read if item.role is not Role.SYSTEM]
-    judged = tuple(item for item in spoken if item.content)
-    if spoken and not spoken[-1].content and spoken[-1].role is not Role.ASSISTANT:
-        return (*judged, ComparableMessage.of(Role.USER, ""))
-    return judged
+    check_count(messages, "messages", reading.limits)
+    for at, item in enumerate(messages):
+        before = len(reading.messages)
+        role = _read_message(reading, item, ("messages", at), is_last=at == len(messages) - 1)
+    has_text = len(reading.messages) > before
+    if not has_text and role not in (Role.ASSISTANT, Role.SYSTEM):
+        reading.messages.append(ComparableMessage.of(Role.USER, ""))
+
+
+def _read_message(reading: Reading, item: object, place: Place, *, is_last: bool) -> Role:
+    """Read one message: its own words, then everything else it carries as untrusted content.
+
+    Before a last assistant message the rest comes first, since that message is the beginning of
+    the answer and ends the request.
+    """
+    where = name_of(place)
+    if not isinstance(item, dict):
+        raise invalid(where, "must be an object with role and content")
+    check_keys(item, where, _KNOWN)
+    if not isinstance(item.get("role"), str):
+        raise invalid(f"{where}.role", "must be a string")
+    if not any(name in item for name in ("content", "tool_calls", "function_call", "audio")):
+        raise invalid(f"{where}.content", "is missing")
+    role = role_in(item)
+    own, others = _parts(item.get("content"), (*place, "content"))
+    refusal = item.get("refusal")
+    if not own and isinstance(refusal, str):
+        own = [refusal]
+    text = "\n".join(own)
+    if role in (Role.TOOL, Role.SYSTEM):
+        rest = [reading.prose(part, where) for part, where in others]
+        text = "\n".join(part for part in (text, *rest) if part)
+        others = []
+    is_prefill = is_last and role is Role.ASSISTANT
+    if not is_prefill:
+        reading.message(role, text, (*place, "content"))
+    for part, at in others:
+        reading.side_text(part, at)
+    _read_rest(reading, item, place, role, text)
+    if is_prefill:
+        reading.message(role, text, (*place, "content"))
+    return role
+
+
+def _read_rest(
+    reading: Reading, item: Mapping[str, object], place: Place, role: Role, text: str
+) -> None:
+    if role is Role.ASSISTANT and (thinking := thinking_in(text)):
+        origin = f"{name_of(place)}.content<think>"
+        reading.message(Role.TOOL, thinking, (*place, "content"), origin=origin)
+    for name, value in fields_of(item, _PLAIN_FIELDS):
+        if name == "refusal" and value == text:
+            continue
+        if isinstance(value, list):
+            for at, part in enumerate(value):
+                reading.side_text(part, (*place, name, at))
+        else:
+            reading.side_text(value, (*place, name))
+
+
+def _parts(content: object, place: Place) -> tuple[list[str], list[tuple[object, Place]]]:
+    """Return the speaker's own words, and the parts that are something else."""
+    if content is None:
+        return [], []
+    if isinstance(content, str):
+        return [content], []
+    if not isinstance(content, list):
+        raise invalid(name_of(place), "must be a string or a list of parts")
+    own, others = [], []
+    for at, part in enumerate(content):
+        where = (*place, at)
+        if isinstance(part, str):
+            own.append(part)
+            continue
+        if not isinstance(part, dict):
+            raise invalid(name_of(where), "must be text or an object")
+        check_keys(part, name_of(where), _KNOWN)
+        words = part.get(_OWN_PARTS.get(str(part.get("type")), ""))
+        if isinstance(words, str):
+            own.append(words)
+            part = {key: value for key, value in part.items() if value is not words}
+        others.append((part, where))
+    return own, others
+
+
+def role_in(item: object) -> Role:
+    """Return the role; an unknown one counts as a tool's, so that its text is judged."""
+    name = item.get("role") if isinstance(item, dict) else None
+    try:
+        return role_of(name)
+    except InputError:
+        return Role.TOOL
+
+
+def _with_notice(body: Mapping[str, object], notice: str) -> dict[str, object]:
+    """Return the body with one more system message, after the developer's own.
+
+    It has the role that the client uses for them: some models accept only `developer`, others
+    only `system`.
+    """
+    messages = body["messages"]
+    assert isinstance(messages, list)
+    leading = 0
+    while leading < len(messages) and role_in(messages[leading]) is Role.SYSTEM:
+        leading += 1
+    role = str(messages[leading - 1]["role"]) if leading else Role.SYSTEM.value
+    notes = [{"role": role, "content": notice}]
+    return {**body, "messages": [*messages[:leading], *notes, *messages[leading:]]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,93 +381,6 @@ def sse_event(data: str) -> bytes:
     """Return one server-sent event."""
     lines = "".join(f"data: {line}\n" for line in data.split("\n"))
     return f"{lines}\n".encode("utf-8", "replace")
-
-
-def _message(item: object, where: str, max_chars: int) -> ComparableMessage:
-    if not isinstance(item, dict):
-        raise _invalid(where, "must be an object with role and content")
-    _check_keys(item, where)
-    if not isinstance(item.get("role"), str):
-        raise _invalid(f"{where}.role", "must be a string")
-    if "content" not in item and "tool_calls" not in item:
-        raise _invalid(f"{where}.content", "is missing")
-    text = "\n".join(_texts(item.get("content"), f"{where}.content"))
-    if len(text) > max_chars:
-        raise ApiError(
-            413,
-            f"{where}.content has {len(text)} characters, more than the {max_chars} accepted.",
-            code="message_too_long",
-            param=f"{where}.content",
-        )
-    return ComparableMessage.of(_role_in(item), text)
-
-
-def _texts(content: object, where: str) -> Iterator[str]:
-    if content is None:
-        return
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, list):
-        for at, part in enumerate(content):
-            if isinstance(part, dict):
-                _check_keys(part, f"{where}[{at}]")
-            elif not isinstance(part, str):
-                raise _invalid(f"{where}[{at}]", "must be text or an object")
-            yield from _strings(part)
-    else:
-        raise _invalid(where, "must be a string or a list of parts")
-
-
-def _strings(part: object, depth: int = 0) -> Iterator[str]:
-    """Yield every text in a content part of any kind; what is skipped here is never judged."""
-    if isinstance(part, str):
-        yield part
-    elif isinstance(part, list) and depth < _MAX_DEPTH:
-        for item in part:
-            yield from _strings(item, depth + 1)
-    elif isinstance(part, dict) and depth < _MAX_DEPTH:
-        for name, value in part.items():
-            if name in _TEXT_KEYS or isinstance(value, (dict, list)):
-                yield from _strings(value, depth + 1)
-
-
-def _role_in(item: object) -> Role:
-    """Return the role; an unknown one counts as a tool's, so that its text is judged."""
-    name = item.get("role") if isinstance(item, dict) else None
-    try:
-        return role_of(name)
-    except InputError:
-        return Role.TOOL
-
-
-def _check_keys(item: Mapping[str, object], where: str) -> None:
-    """Refuse keys that a case-insensitive parser would take for the ones read here."""
-    for key in item:
-        if key not in _KNOWN and key.casefold() in _KNOWN:
-            raise _invalid(where, f"has a key that is {key.casefold()!r} in another spelling")
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    body = dict(pairs)
-    if len(body) < len(pairs):
-        raise ApiError(400, "The body repeats a key.", code="invalid_json", param="body")
-    return body
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(name)
-
-
-def _finite(text: str) -> float:
-    """Refuse numbers beyond a double: they would be sent on as Infinity, which is not JSON."""
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(text)
-    return number
-
-
-def _invalid(where: str, what: str) -> ApiError:
-    return ApiError(400, f"{where} {what}.", code="invalid_field", param=where)
 
 
 def _choice_texts(choices: list[object]) -> Iterator[ChoiceText]:

@@ -22,8 +22,9 @@ from promptguard.service.lifecycle import Background
 from promptguard.service.openai_wire import Completion
 from promptguard.service.telemetry import Telemetry, log
 from promptguard.signals.replies import classify_reply
-from promptguard.state import Mode, ReplyKind
+from promptguard.state import ReplyKind
 from promptguard.text.read import read_text
+from promptguard.verdict import Mode
 
 WATCH_FROM = Mode.SUSPECT
 # Instructions fit in a few sentences; a window of this size, moved by less than half of

@@ -109,10 +109,14 @@ def chain_of(owner: Owner, view: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenView:
-    """The conversation as the client last showed it, when the session had `message_count`."""
+    """The conversation as the client last showed it, when the session had `message_count`.
+
+    `stripped` are the digests of contents in it that were withheld from the model.
+    """
 
     view: bytes
     message_count: int
+    stripped: frozenset[str] = frozenset()
 
 
 class SessionIndex:

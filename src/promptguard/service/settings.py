@@ -14,8 +14,8 @@ from promptguard.service.auth import Authenticator, check_host
 from promptguard.service.telemetry import AuditLog, Telemetry, log
 from promptguard.service.upstream import without_credentials
 from promptguard.state import SessionState
+from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.verdict import TurnInput
 
 # Settings that sockets, threads or open connections were made from.
 _FIXED_SERVICE = frozenset(

@@ -19,7 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from promptguard.controller import TurnResult
 from promptguard.errors import ConfigError
-from promptguard.service.verdicts import log_fields, span_attributes
+from promptguard.service.verdicts import is_judged, log_fields, span_attributes
 
 LOGGER = logging.getLogger("promptguard.service")
 AUDIT = logging.getLogger("promptguard.audit")
@@ -117,7 +117,7 @@ class Telemetry:
     def turn(self, result: TurnResult) -> None:
         """Count a judged turn and add its verdict to the current span."""
         self._turns.labels(action=result.action.value).inc()
-        if result.verdict is None:
+        if not is_judged(result.verdict):
             self._unjudged.inc()
             return
         trace.get_current_span().add_event(
@@ -127,7 +127,7 @@ class Telemetry:
     def admitted(self, result: TurnResult, *, history: str, key: str) -> None:
         """Count how the resent history compared, and log one line for the turn."""
         self._history.labels(kind=history).inc()
-        level = logging.WARNING if result.is_blocked or result.fault else logging.INFO
+        level = logging.WARNING if result.is_blocked or result.verdict.fault else logging.INFO
         fields = {**log_fields(result), "history": history, "key": key}
         LOGGER.log(level, "turn", extra={"fields": fields})
 

@@ -6,68 +6,45 @@ verdict's form is a change of this module alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Literal
 
 from pydantic import BaseModel
 
 from promptguard.controller import TurnResult
-from promptguard.model.reading import MessageReading
-from promptguard.state import Action, Evidence, Mode, TranscriptEntry
-from promptguard.turns.explain import PASSING, Explanation
-from promptguard.turns.verdict import TurnVerdict
+from promptguard.errors import DataError
+from promptguard.risk.modes import mode_for
+from promptguard.risk.weights import ModeWeights
+from promptguard.state import SessionState, TranscriptEntry
+from promptguard.turns.explain import STOPPING, Explanation
+from promptguard.verdict import Action, ContentFinding, Mode, ModeName, Verdict
 
-ModeName = Literal["SAFE", "CAUTIOUS", "ELEVATED", "SUSPECT", "CRITICAL", "UNSAFE"]
 FLAGGED_FROM = Mode.SUSPECT
-
-
-class EvidenceView(BaseModel):
-    """What one signal adds to the evidence of a turn, in nats."""
-
-    turn: int = 0
-    signal: str
-    nats: float
-    reason: str = ""
-
-
-class VerdictView(BaseModel):
-    """The verdict on one turn; `fault` says why there is none where no judge could judge."""
-
-    turn: int
-    action: Action
-    risk: float = 0.0
-    message_risk: float = 0.0
-    mode: ModeName = "SAFE"
-    is_hard: bool = False
-    tags: list[str] = []
-    disguises: list[str] = []
-    evidence: list[EvidenceView] = []
-    fault: str = ""
+_KINDS = ("manipulative", "extractive", "harmful")
 
 
 class TurnView(BaseModel):
     """The outcome of a turn.
 
     `is_judged` is false where no judge could judge; `action` is then what the settings say for
-    that case. `verdict` is also missing where the same turn is asked once more without having
-    been answered: it is not judged twice.
+    that case. `stripped` are the contents to replace by a note before the model sees them, by
+    their index in `verdict.content`.
     """
 
     session_id: str
     turn: int
-    action: str
+    action: Action
     is_enforced: bool
     is_blocked: bool
     is_judged: bool
-    mode: str
-    risk: float
+    mode: ModeName
+    turn_risk: float
+    accumulated_risk: float
     history: str
-    verdict: VerdictView | None
-    refusal: str | None
-    reply_kind: str
+    verdict: Verdict
+    stripped: list[int] = []
+    refusal: str | None = None
+    reply_kind: str = "none"
     reply_is_cut: bool = False
-    contradicts_itself: bool
 
 
 class EnteredView(BaseModel):
@@ -87,7 +64,7 @@ class ShareView(BaseModel):
 class AloneView(BaseModel):
     """What the last message would have got by itself."""
 
-    risk: float
+    turn_risk: float
     mode: ModeName
     action: Action
 
@@ -95,16 +72,17 @@ class AloneView(BaseModel):
 class ExplanationView(BaseModel):
     """The verdict on the last turn, taken apart.
 
-    `prior` and `nats` add up to the log-odds of `risk`; `by_signal` and `by_turn` each add up to
-    `nats`. `without` are the earlier turns without which it would have passed, null where there
-    are none such. `is_partial`: only the last turns of a very long session were replayed.
+    `prior` and `nats` add up to the log-odds of `accumulated_risk`; `by_signal` and `by_turn` each
+    add up to `nats`. `without` are the earlier turns without which it would have passed, null
+    where there are none such. `is_partial`: only the last turns of a very long session were
+    replayed.
     """
 
     session_id: str
-    verdict: VerdictView
+    verdict: Verdict
     prior: float
     nats: float
-    risk: float
+    accumulated_risk: float
     by_signal: list[ShareView]
     by_turn: list[ShareView]
     entered: list[EnteredView]
@@ -117,10 +95,10 @@ class ReplayedTurn(BaseModel):
     """One turn under this configuration and under the other."""
 
     turn: int
-    risk: float
+    turn_risk: float
     mode: ModeName
     action: Action
-    other_risk: float
+    other_turn_risk: float
     other_mode: ModeName
     other_action: Action
 
@@ -133,52 +111,34 @@ class ReplayView(BaseModel):
     is_changed: bool
 
 
-def turn_view(result: TurnResult, history: str) -> TurnView:
+def turn_view(result: TurnResult, history: str, *, reply_is_cut: bool = False) -> TurnView:
     """Return the public form of a judged turn; `history` is the kind of resent history."""
-    state = result.state
+    state, verdict = result.state, result.verdict
     return TurnView(
         session_id=state.session_id,
         turn=state.turn_count,
-        action=result.action.value,
+        action=verdict.action,
         is_enforced=result.is_enforced,
         is_blocked=result.is_blocked,
-        is_judged=not result.fault,
-        mode=state.mode.name,
-        risk=state.accumulated_risk,
+        is_judged=is_judged(verdict),
+        mode=verdict.mode,
+        turn_risk=verdict.turn_risk,
+        accumulated_risk=verdict.accumulated_risk,
         history=history,
-        verdict=None if result.verdict is None else verdict_view(result.verdict),
+        verdict=verdict,
+        stripped=list(result.stripped),
         refusal=result.reply if result.is_blocked else None,
         reply_kind=result.reply_kind.value,
-        contradicts_itself=result.contradicts_itself,
+        reply_is_cut=reply_is_cut,
     )
 
 
-def verdict_view(verdict: TurnVerdict) -> VerdictView:
-    """Return the public form of a verdict."""
-    return VerdictView(
-        turn=verdict.turn,
-        risk=verdict.risk,
-        message_risk=verdict.message_risk,
-        mode=_name(verdict.mode),
-        action=verdict.action,
-        is_hard=verdict.is_hard,
-        tags=list(verdict.tags),
-        disguises=list(verdict.disguises),
-        evidence=[evidence_view(entry) for entry in verdict.evidence],
-    )
+def is_judged(verdict: Verdict) -> bool:
+    """Say whether a judge judged; a failed second opinion leaves the first one standing."""
+    return not verdict.fault or bool(verdict.evidence)
 
 
-def evidence_view(entry: Evidence) -> EvidenceView:
-    """Return the public form of one entry of evidence."""
-    return EvidenceView(turn=entry.turn, signal=entry.signal, nats=entry.nats, reason=entry.reason)
-
-
-def entered_view(turn: int, mode: Mode) -> EnteredView:
-    """Return the public form of the first turn in a mode."""
-    return EnteredView(turn=turn, mode=_name(mode))
-
-
-def stored_verdict(entry: TranscriptEntry) -> VerdictView | None:
+def stored_verdict(entry: TranscriptEntry) -> Verdict | None:
     """Read the verdict stored with a message.
 
     None where there is none, and where another version of the product wrote a form unknown here:
@@ -187,17 +147,39 @@ def stored_verdict(entry: TranscriptEntry) -> VerdictView | None:
     if not entry.verdict:
         return None
     try:
-        view = VerdictView.model_validate({**json.loads(entry.verdict), "turn": entry.turn})
-    except (TypeError, ValueError):
+        return Verdict.from_json(entry.verdict)
+    except DataError:
         return None
-    for evidence in view.evidence:
-        evidence.turn = entry.turn
-    return view
+
+
+def contents_of(entry: TranscriptEntry) -> tuple[ContentFinding, ...]:
+    """Return the findings on the contents of the turn that this stored message begins."""
+    # Most turns have none, and reading a verdict costs more than looking.
+    if '"content":[]' in entry.verdict:
+        return ()
+    verdict = stored_verdict(entry)
+    return verdict.content if verdict is not None else ()
 
 
 def is_stored_block(entry: TranscriptEntry) -> bool:
     """Say whether the turn that this stored message begins was blocked."""
-    return bool(entry.verdict) and json.loads(entry.verdict).get("action") == Action.BLOCK
+    verdict = stored_verdict(entry)
+    return verdict is not None and verdict.action is Action.BLOCK
+
+
+def remembered_verdict(state: SessionState) -> Verdict:
+    """Return the verdict on the last turn, as far as the state alone tells it."""
+    last = state.recent[-1] if state.recent else None
+    return Verdict(
+        turn=state.turn_count,
+        action=Action.ALLOW if last is None else last.action,
+        mode=state.mode,
+        turn_risk=0.0 if last is None else last.turn_risk,
+        accumulated_risk=state.accumulated_risk,
+        message_risk=0.0 if last is None else last.message_risk,
+        is_hard=last is not None and last.is_hard,
+        is_locked=state.lock is not None,
+    )
 
 
 def explanation_view(session_id: str, explanation: Explanation) -> ExplanationView:
@@ -205,14 +187,14 @@ def explanation_view(session_id: str, explanation: Explanation) -> ExplanationVi
     attribution, alone = explanation.attribution, explanation.alone
     return ExplanationView(
         session_id=session_id,
-        verdict=verdict_view(explanation.verdict),
+        verdict=explanation.verdict,
         prior=attribution.prior,
         nats=attribution.nats,
-        risk=attribution.risk,
+        accumulated_risk=attribution.risk,
         by_signal=[ShareView(name=name, nats=nats) for name, nats in attribution.by_signal],
         by_turn=[ShareView(name=str(turn), nats=nats) for turn, nats in attribution.by_turn],
-        entered=[entered_view(entry.turn, entry.mode) for entry in explanation.entered],
-        alone=AloneView(risk=alone.risk, mode=_name(alone.mode), action=alone.action),
+        entered=[EnteredView(turn=entry.turn, mode=entry.mode) for entry in explanation.entered],
+        alone=AloneView(turn_risk=alone.turn_risk, mode=alone.mode, action=alone.action),
         without=None if explanation.without is None else list(explanation.without),
         is_partial=explanation.is_partial,
     )
@@ -220,19 +202,19 @@ def explanation_view(session_id: str, explanation: Explanation) -> ExplanationVi
 
 def is_passing(action: Action) -> bool:
     """Say whether a turn with this action reaches the model."""
-    return action in PASSING
+    return action not in STOPPING
 
 
-def replay_view(session_id: str, pairs: Sequence[tuple[TurnVerdict, TurnVerdict]]) -> ReplayView:
+def replay_view(session_id: str, pairs: Sequence[tuple[Verdict, Verdict]]) -> ReplayView:
     """Return the public form of a replay."""
     turns = [
         ReplayedTurn(
             turn=ours.turn,
-            risk=ours.risk,
-            mode=_name(ours.mode),
+            turn_risk=ours.turn_risk,
+            mode=ours.mode,
             action=ours.action,
-            other_risk=theirs.risk,
-            other_mode=_name(theirs.mode),
+            other_turn_risk=theirs.turn_risk,
+            other_mode=theirs.mode,
             other_action=theirs.action,
         )
         for ours, theirs in pairs
@@ -243,25 +225,27 @@ def replay_view(session_id: str, pairs: Sequence[tuple[TurnVerdict, TurnVerdict]
 
 def verdict_headers(result: TurnResult) -> dict[str, str]:
     """Return the headers that every response to a judged turn carries."""
-    state = result.state
+    verdict = result.verdict
     headers = {
-        "x-promptguard-mode": state.mode.name,
-        "x-promptguard-risk": f"{state.accumulated_risk:.4f}",
-        "x-promptguard-session": state.session_id,
-        "x-promptguard-action": result.action.value,
+        "x-promptguard-mode": verdict.mode.name,
+        "x-promptguard-risk": f"{verdict.turn_risk:.4f}",
+        "x-promptguard-accumulated-risk": f"{verdict.accumulated_risk:.4f}",
+        "x-promptguard-session": result.state.session_id,
+        "x-promptguard-action": verdict.action.value,
     }
-    if result.fault:
+    if not is_judged(verdict):
         headers["x-promptguard-judged"] = "false"
     return headers
 
 
-def span_attributes(verdict: TurnVerdict) -> dict[str, str | float | list[str]]:
+def span_attributes(verdict: Verdict) -> dict[str, str | float | list[str]]:
     """Return a verdict as attributes of a trace event, without any text of the conversation."""
     return {
-        "gen_ai.evaluation.name": "promptguard.conversation_risk",
-        "gen_ai.evaluation.score.value": verdict.risk,
+        "gen_ai.evaluation.name": "promptguard.turn_risk",
+        "gen_ai.evaluation.score.value": verdict.turn_risk,
         "gen_ai.evaluation.score.label": verdict.mode.name,
         "gen_ai.evaluation.explanation": ", ".join(e.signal for e in verdict.top_evidence),
+        "promptguard.accumulated_risk": verdict.accumulated_risk,
         "promptguard.action": verdict.action.value,
         "promptguard.tags": list(verdict.tags),
     }
@@ -274,42 +258,33 @@ def log_fields(result: TurnResult) -> dict[str, str | int | float | bool | list[
         "session": state.session_id,
         "tenant": state.tenant,
         "turn": state.turn_count,
-        "action": result.action.value,
+        "action": verdict.action.value,
         "is_enforced": result.is_enforced,
-        "mode": state.mode.name,
-        "risk": round(state.accumulated_risk, 4),
-        "is_judged": not result.fault,
-        "tags": list(verdict.tags) if verdict else [],
-        "signals": [entry.signal for entry in verdict.top_evidence[:3]] if verdict else [],
+        "mode": verdict.mode.name,
+        "turn_risk": round(verdict.turn_risk, 4),
+        "accumulated_risk": round(verdict.accumulated_risk, 4),
+        "is_judged": is_judged(verdict),
+        "tags": list(verdict.tags),
+        "signals": [entry.signal for entry in verdict.top_evidence[:3]],
+        "stripped": [
+            finding.origin for finding in verdict.content if finding.index in result.stripped
+        ],
     }
 
 
-def block_reason(result: TurnResult) -> str:
-    """Return one sentence that says why a turn was blocked."""
-    verdict = result.verdict
-    if verdict is None:
-        return "The turn could not be judged."
-    tags = f" ({', '.join(verdict.tags)})" if verdict.tags else ""
-    return f"The conversation is {verdict.mode.name} at turn {verdict.turn}{tags}."
+def block_reason(verdict: Verdict) -> str:
+    """Return the verdict as LiteLLM shows it: its one JSON form."""
+    return verdict.to_json()
 
 
-def category_scores(verdict: TurnVerdict, reading: MessageReading | None) -> dict[str, float]:
+def category_scores(verdict: Verdict) -> dict[str, float]:
     """Return the moderation categories and their scores in [0,1]."""
-    scores = {"directive": verdict.fil.harm_score if verdict.fil.violated else 0.0}
-    if reading is not None:
-        scores |= {
-            "manipulative": reading.manipulative,
-            "extractive": reading.extractive,
-            "harmful": reading.harmful,
-        }
-    return scores
+    scores = {score.name: score for score in verdict.scores}
+    directive = scores["fil"].score if verdict.directives and "fil" in scores else 0.0
+    readers = scores["semantic"].parts if "semantic" in scores else {}
+    return {"directive": directive} | {kind: readers[kind] for kind in _KINDS if kind in readers}
 
 
-def is_flagged(verdict: TurnVerdict) -> bool:
+def is_flagged(verdict: Verdict, modes: ModeWeights) -> bool:
     """Say whether moderation flags a message with this verdict."""
-    return verdict.mode >= FLAGGED_FROM or verdict.is_hard
-
-
-def _name(mode: Mode) -> ModeName:
-    name: ModeName = mode.name  # type: ignore[assignment]  # ModeName lists the names of Mode
-    return name
+    return verdict.is_hard or mode_for(verdict.turn_risk, modes) >= FLAGGED_FROM

@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from promptguard.config import ServiceConfig
 from promptguard.risk.policy import STEERING
 from promptguard.service.auth import Authenticator, Scope, permitted
+from promptguard.service.body import Limits
 from promptguard.service.errors import ApiError, error_response, error_responses
 from promptguard.service.intake import Admission, Incoming
 from promptguard.service.openai_wire import (
@@ -30,7 +31,7 @@ from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.streaming import EventStream, StreamedReply
 from promptguard.service.upstream import CHAT, Upstream, headers_back, while_connected
 from promptguard.service.verdicts import verdict_headers
-from promptguard.state import Action
+from promptguard.verdict import Action
 
 _MODEL_NAME = re.compile(r"\w[\w:@+-]*(?:[./][\w:@+-]+)*", re.ASCII)
 
@@ -97,14 +98,16 @@ class Gateway:
         """Answer one chat completion request."""
         principal = permitted(request, Scope.GUARD)
         config = self.config()
-        chat = read_chat_request(
-            await request.body(),
+        limits = Limits(
             max_messages=config.max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
+        chat = read_chat_request(await request.body(), limits)
         incoming = Incoming(
             owner=Owner(principal=principal, end_user=chat.end_user),
             messages=chat.messages,
+            contents=chat.contents,
+            system=chat.system,
             session_id=given_session_id(config.session_fields, request.headers, chat.body),
             operation="chat",
             model=chat.model,
@@ -135,7 +138,8 @@ class Gateway:
     async def _answer(self, request: Request, chat: ChatRequest, admission: Admission) -> Response:
         if admission.result.is_blocked:
             return self._blocked(chat, admission)
-        body = chat.steered(STEERING) if admission.is_steered else chat.raw
+        notice = STEERING if admission.is_steered else ""
+        body = chat.forwarded(notice=notice, stripped=admission.stripped)
         headers = self.upstream.headers(request.headers, lends_key=not self.authenticator.has_keys)
         try:
             if chat.is_stream:
@@ -199,7 +203,8 @@ class Gateway:
         text = self.recorder.refusal
         await self.recorder.record(admission, text)
         # The headers tell what was done to this answer; the stored verdict is on the question.
-        result = replace(admission.result, action=Action.BLOCK)
+        verdict = replace(admission.result.verdict, action=Action.BLOCK)
+        result = replace(admission.result, verdict=verdict)
         if self.config().block_style == "error":
             raise _blocked_error(text).with_headers(verdict_headers(result))
         return self._refused(chat, replace(admission, result=result), text)

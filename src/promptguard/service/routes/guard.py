@@ -17,6 +17,7 @@ from promptguard.guard import PromptGuard
 from promptguard.protocols import ClientHints
 from promptguard.rubrics.contradiction import judge_contradiction
 from promptguard.service.auth import Scope, permitted
+from promptguard.service.body import Limits, Reading
 from promptguard.service.errors import error_responses
 from promptguard.service.history import ComparableMessage
 from promptguard.service.intake import Admission, Incoming
@@ -46,7 +47,8 @@ class TurnRequest(_Body):
     session_id: str | None = Field(default=None, min_length=1, max_length=512)
     user_input: Text | None = None
     messages: list[dict[str, Any]] | None = Field(default=None, min_length=1)
-    tool_contents: list[Text] = Field(default=[], max_length=64)
+    system: str | None = Field(default=None, max_length=MAX_TEXT)
+    tool_contents: list[Text] = Field(default=[], max_length=512)
     reply: Text | None = None
     client: ClientBody = ClientBody()
 
@@ -99,10 +101,12 @@ class GuardApi:
     async def turn(self, request: Request, body: TurnRequest, response: Response) -> TurnView:
         """Judge one turn and record it; with `reply`, judge and record the answer as well."""
         principal = permitted(request, Scope.GUARD)
-        messages, reply = self._messages(body)
+        reading, reply = self._messages(body)
         incoming = Incoming(
             owner=Owner(principal=principal),
-            messages=messages,
+            messages=tuple(reading.messages),
+            contents=tuple(reading.contents),
+            system="\n".join(reading.system),
             session_id=None if body.session_id is None else plain_id(body.session_id),
             client=ClientHints(typing_ms=body.client.typing_ms, keystrokes=body.client.keystrokes),
             learns_replies=True,
@@ -133,20 +137,24 @@ class GuardApi:
             ],
         )
 
-    def _messages(self, body: TurnRequest) -> tuple[tuple[ComparableMessage, ...], str | None]:
+    def _messages(self, body: TurnRequest) -> tuple[Reading, str | None]:
         """Return the conversation, and the answer to its last turn if it is given."""
-        tools = tuple(ComparableMessage.of(Role.TOOL, text) for text in body.tool_contents)
-        if body.messages is None:
-            return (ComparableMessage.of(Role.USER, body.user_input or ""), *tools), body.reply
-        messages = read_messages(
-            body.messages,
+        limits = Limits(
             max_messages=self.config().max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
-        reply = body.reply
-        if reply is None and messages and messages[-1].role is Role.ASSISTANT:
-            messages, reply = messages[:-1], messages[-1].content
-        return (*messages, *tools), reply
+        reading, reply = Reading(limits=limits), body.reply
+        if body.messages is None:
+            reading.message(Role.USER, body.user_input or "", ())
+        else:
+            reading = read_messages(body.messages, limits)
+            if reply is None and reading.messages and _is_answer(reading.messages[-1]):
+                reply = reading.messages.pop().content
+        if body.system:
+            reading.system.append(body.system)
+        for at, text in enumerate(body.tool_contents):
+            reading.message(Role.TOOL, text, ("tool_contents", at))
+        return reading, reply
 
     async def _view(self, admission: Admission, reply: str | None) -> TurnView:
         history = admission.history.value
@@ -156,7 +164,7 @@ class GuardApi:
             return turn_view(admission.result, history)
         is_bad = await self.recorder.judge_of(admission).is_bad([reply])
         result = await self.recorder.intake.answered(admission, reply)
-        return turn_view(result, history).model_copy(update={"reply_is_cut": is_bad})
+        return turn_view(result, history, reply_is_cut=is_bad)
 
 
 def guard_routes(api: GuardApi) -> APIRouter:
@@ -171,3 +179,7 @@ def guard_routes(api: GuardApi) -> APIRouter:
     )
     routes.add_api_route("/v1/rubric", api.rubric, methods=["POST"], response_model=RubricView)
     return routes
+
+
+def _is_answer(item: ComparableMessage) -> bool:
+    return item.role is Role.ASSISTANT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +13,9 @@ from pydantic import BaseModel, Field
 
 from promptguard.config import ServiceConfig
 from promptguard.conversation import Role
+from promptguard.risk.policy import STRIPPED
 from promptguard.service.auth import Principal, Scope, permitted
+from promptguard.service.body import Limits, Reading, poisoned_in, with_stripped
 from promptguard.service.errors import error_responses
 from promptguard.service.history import ComparableMessage
 from promptguard.service.intake import Admission, Incoming
@@ -21,7 +23,7 @@ from promptguard.service.openai_wire import read_messages
 from promptguard.service.replies import ReplyRecorder, ReplyWatch
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.verdicts import block_reason
-from promptguard.state import Mode
+from promptguard.verdict import Mode
 
 MAX_CALLS = 1000
 # LiteLLM sends this in place of the values of headers that it does not forward.
@@ -35,6 +37,7 @@ class GuardrailRequest(BaseModel):
     input_type: Literal["request", "response"]
     texts: Texts | None = Field(default=None, max_length=4000)
     structured_messages: list[dict[str, Any]] | None = Field(default=None, max_length=4000)
+    tools: list[dict[str, Any]] | None = Field(default=None, max_length=4000)
     litellm_call_id: str | None = Field(default=None, max_length=512)
     litellm_trace_id: str | None = Field(default=None, max_length=512)
     request_data: dict[str, Any] | None = None
@@ -49,6 +52,7 @@ class GuardrailReply(BaseModel):
     action: Literal["NONE", "BLOCKED", "GUARDRAIL_INTERVENED"]
     blocked_reason: str | None = None
     texts: Texts | None = None
+    tools: list[dict[str, Any]] | None = None
     stream_holdback_chars: list[int] | None = None
 
 
@@ -86,12 +90,14 @@ class LitellmApi:
         return await self._response(caller, body)
 
     async def _request(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
-        messages = self._messages(body)
-        if not messages:
+        reading = self._read(body)
+        if not reading.messages:
             return GuardrailReply(action="NONE")
         incoming = Incoming(
             owner=_owner(caller, body),
-            messages=messages,
+            messages=tuple(reading.messages),
+            contents=tuple(reading.contents),
+            system="\n".join(reading.system),
             session_id=self._session_id(body),
             learns_replies=True,
             model=body.model or "",
@@ -102,8 +108,9 @@ class LitellmApi:
         if body.litellm_call_id:
             self.calls.remember(caller, body.litellm_call_id, admission)
         if admission.result.is_blocked:
-            return GuardrailReply(action="BLOCKED", blocked_reason=block_reason(admission.result))
-        return GuardrailReply(action="NONE")
+            return _blocked(admission)
+        poisoned = poisoned_in((*reading.messages, *reading.contents), admission.stripped)
+        return _replaced(body, poisoned) or _blocked(admission)
 
     async def _response(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
         """Judge an answer, whole or so far; it is recorded when the client resends it."""
@@ -128,16 +135,20 @@ class LitellmApi:
     def _is_enforced(self) -> bool:
         return self.recorder.controller.config.mode == "enforce"
 
-    def _messages(self, body: GuardrailRequest) -> tuple[ComparableMessage, ...]:
-        config = self.config()
+    def _read(self, body: GuardrailRequest) -> Reading:
+        limits = Limits(
+            max_messages=self.config().max_messages,
+            max_chars=self.recorder.controller.config.max_chars,
+        )
+        reading = Reading(limits=limits)
         if body.structured_messages:
-            return read_messages(
-                body.structured_messages,
-                max_messages=config.max_messages,
-                max_chars=self.recorder.controller.config.max_chars,
-            )
-        messages = (ComparableMessage.of(Role.USER, text) for text in body.texts or ())
-        return tuple(item for item in messages if item.content)
+            reading = read_messages(body.structured_messages, limits)
+        else:
+            for at, text in enumerate(body.texts or ()):
+                reading.message(Role.USER, text, ("texts", at))
+        for at, tool in enumerate(body.tools or ()):
+            reading.content(tool, ("tools", at))
+        return reading
 
     def _session_id(self, body: GuardrailRequest) -> str | None:
         headers = {
@@ -165,6 +176,38 @@ def litellm_routes(api: LitellmApi) -> APIRouter:
         response_model=GuardrailReply,
     )
     return routes
+
+
+def _blocked(admission: Admission) -> GuardrailReply:
+    reason = block_reason(admission.result.verdict)
+    return GuardrailReply(action="BLOCKED", blocked_reason=reason)
+
+
+def _replaced(
+    body: GuardrailRequest, poisoned: Sequence[ComparableMessage]
+) -> GuardrailReply | None:
+    """Return what LiteLLM is to send instead; None where it has no field for a poisoned text."""
+    if not poisoned:
+        return GuardrailReply(action="NONE")
+    texts = list(body.texts or ())
+    in_tools = [item for item in poisoned if item.place[0] == "tools"]
+    for item in poisoned:
+        places = [at for at, text in enumerate(texts) if _is_part(text, item)]
+        if not places and item not in in_tools:
+            return None
+        for at in places:
+            texts[at] = STRIPPED
+    tools = with_stripped({"tools": body.tools}, in_tools)
+    assert isinstance(tools, dict)
+    return GuardrailReply(
+        action="GUARDRAIL_INTERVENED", texts=texts, tools=tools["tools"] if in_tools else None
+    )
+
+
+def _is_part(text: str, item: ComparableMessage) -> bool:
+    """Say whether one of LiteLLM's texts is this message, or one of its parts."""
+    bare = ComparableMessage.of(Role.TOOL, text).content
+    return bool(bare) and bare in item.content
 
 
 def _owner(caller: Principal, body: GuardrailRequest) -> Owner:

@@ -16,7 +16,7 @@ from promptguard.service.auth import Scope, permitted
 from promptguard.service.errors import error_responses
 from promptguard.service.verdicts import category_scores, is_flagged
 from promptguard.state import SessionState
-from promptguard.turns.verdict import TurnInput
+from promptguard.turns.input import TurnInput
 
 MODEL = "promptguard"
 _LIKELY = 0.5
@@ -91,12 +91,11 @@ class ModerationsApi:
         if text is None:
             return ModerationResult(flagged=False, categories={}, category_scores={})
         judge = self.controller.judge
-        state, turn, now = SessionState(session_id="once"), TurnInput(text=text), self.clock()
-        reading = judge.context_of(state, turn, now=now).reading
-        verdict, _ = judge.judge(state, turn, now=now)
-        scores = category_scores(verdict, reading)
+        state = SessionState(session_id="once")
+        verdict, _ = judge.judge(state, TurnInput(text=text), now=self.clock())
+        scores = category_scores(verdict)
         return ModerationResult(
-            flagged=is_flagged(verdict),
+            flagged=is_flagged(verdict, judge.weights.modes),
             categories={name: score >= _LIKELY for name, score in scores.items()},
             category_scores=scores,
         )

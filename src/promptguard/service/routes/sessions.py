@@ -1,4 +1,4 @@
-"""Stored sessions: list, show, explain, replay, label, delete."""
+"""Stored sessions: list, show, explain, replay, label, release, delete."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from promptguard.service.intake import Intake
 from promptguard.service.telemetry import AuditLog
 from promptguard.service.verdicts import (
     EnteredView,
-    EvidenceView,
     ExplanationView,
-    ModeName,
     ReplayView,
-    entered_view,
-    evidence_view,
     explanation_view,
     replay_view,
+    stored_verdict,
 )
-from promptguard.state import Mode, SessionState, TranscriptEntry
+from promptguard.state import SessionState, TranscriptEntry
+from promptguard.verdict import Mode, ModeName, Verdict
 
+Start = Literal["SAFE", "CAUTIOUS", "ELEVATED", "SUSPECT", "CRITICAL", "UNSAFE"]
 SessionId = Annotated[str, Path(min_length=1, max_length=512)]
 
 
@@ -45,13 +44,23 @@ class LabelRequest(_Body):
     note: str = Field(default="", max_length=2000)
 
 
+class ReleaseRequest(_Body):
+    """How a session is released."""
+
+    forgive: bool = False
+
+
 class PolicyBody(_Body):
     """The lowest mode at which each action starts; null: never."""
 
-    annotate_from: ModeName | None = "CAUTIOUS"
-    steer_from: ModeName | None = "ELEVATED"
-    review_from: ModeName | None = None
-    block_from: ModeName | None = "CRITICAL"
+    annotate_from: Start | None = "CAUTIOUS"
+    steer_from: Start | None = "ELEVATED"
+    review_from: Start | None = None
+    block_from: Start | None = "CRITICAL"
+    content_from: Start | None = "CRITICAL"
+    content_action: Literal["strip", "block", "review", "annotate"] = "strip"
+    lock_after_blocks: int | None = Field(default=None, ge=1)
+    lock_on_hard: bool = False
 
 
 class ReplayRequest(_Body):
@@ -82,7 +91,7 @@ class ReplayRequest(_Body):
 class ListQuery(_Body):
     """Which sessions."""
 
-    min_mode: ModeName = "SAFE"
+    min_mode: Start = "SAFE"
     contains: str = Field(default="", max_length=128, pattern=r"^[A-Za-z0-9._:@=+-]*$")
     limit: int = Field(default=50, ge=1, le=500)
     offset: int = Field(default=0, ge=0, le=1_000_000)
@@ -93,11 +102,13 @@ class SessionSummary(BaseModel):
 
     session_id: str
     tenant: str
-    mode: str
-    risk: float
+    mode: ModeName
+    accumulated_risk: float
     peak_risk: float
+    is_locked: bool
     turns: int
     blocked: int
+    stripped: int
     history_rewrites: int
     created: float
     updated: float
@@ -110,13 +121,17 @@ class SessionList(BaseModel):
 
 
 class EntryView(BaseModel):
-    """One stored message; `content` is null where text is not kept."""
+    """One stored message; `content` is null where text is not kept.
+
+    The message that begins a turn carries the verdict on it.
+    """
 
     position: int
     turn: int
     role: str
     content: str | None
     timestamp: float
+    verdict: Verdict | None = None
 
 
 class LabelView(BaseModel):
@@ -129,11 +144,10 @@ class LabelView(BaseModel):
 
 
 class SessionDetail(BaseModel):
-    """A session with its transcript, evidence and labels."""
+    """A session with its transcript, verdicts and labels."""
 
     summary: SessionSummary
     entered: list[EnteredView]
-    evidence: list[EvidenceView]
     transcript: list[EntryView]
     labels: list[LabelView]
 
@@ -204,7 +218,7 @@ class SessionsApi:
         return Deleted(session_id=key.session_id, deleted=deleted)
 
     async def label(self, request: Request, session_id: SessionId, body: LabelRequest) -> LabelView:
-        """Record that a session was a true attack or a false alarm."""
+        """Record that a session was a true attack, or a false alarm, which also releases it."""
         caller, key = await self._administered(request, "label", session_id)
         label = SessionLabel(
             verdict=body.verdict,
@@ -213,8 +227,20 @@ class SessionsApi:
             note=body.note,
         )
         with self.audit.action(caller.name, "label", key.session_id, done=body.verdict):
-            await self.controller.store.put_label(key, label)
+            await self.controller.put_label(key.session_id, label, tenant=key.tenant)
         return _label_view(label)
+
+    async def release(
+        self, request: Request, session_id: SessionId, body: ReleaseRequest | None = None
+    ) -> SessionSummary:
+        """Unlock a session; with `forgive`, what it has shown no longer counts."""
+        caller, key = await self._administered(request, "release", session_id)
+        forgive = body is not None and body.forgive
+        with self.audit.action(caller.name, "release", key.session_id):
+            state = await self.controller.release(
+                key.session_id, tenant=key.tenant, forgive=forgive
+            )
+        return _summary(state)
 
     async def _administered(
         self, request: Request, action: str, session_id: str
@@ -254,6 +280,9 @@ def session_routes(api: SessionsApi) -> APIRouter:
     )
     routes.add_api_route(f"{one}/replay", api.replay, methods=["POST"], response_model=ReplayView)
     routes.add_api_route(f"{one}/label", api.label, methods=["POST"], response_model=LabelView)
+    routes.add_api_route(
+        f"{one}/release", api.release, methods=["POST"], response_model=SessionSummary
+    )
     return routes
 
 
@@ -262,11 +291,13 @@ def _summary(state: SessionState) -> SessionSummary:
     return SessionSummary(
         session_id=state.session_id,
         tenant=state.tenant,
-        mode=state.mode.name,
-        risk=state.accumulated_risk,
+        mode=state.mode,
+        accumulated_risk=state.accumulated_risk,
         peak_risk=state.profile.peak_risk,
+        is_locked=state.lock is not None,
         turns=state.turn_count,
         blocked=state.profile.blocked,
+        stripped=state.profile.stripped,
         history_rewrites=state.history_rewrites,
         created=state.created,
         updated=state.updated,
@@ -279,8 +310,7 @@ def _detail(
     """Return a session with all that is stored of it."""
     return SessionDetail(
         summary=_summary(state),
-        entered=[entered_view(entry.turn, entry.mode) for entry in state.entered],
-        evidence=[evidence_view(entry) for entry in state.ledger.entries],
+        entered=[EnteredView(turn=entry.turn, mode=entry.mode) for entry in state.entered],
         transcript=[
             EntryView(
                 position=entry.position,
@@ -288,6 +318,7 @@ def _detail(
                 role=entry.role.value,
                 content=None if entry.content is None else without_lone_surrogates(entry.content),
                 timestamp=entry.timestamp,
+                verdict=stored_verdict(entry),
             )
             for entry in entries
         ],
