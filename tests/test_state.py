@@ -7,8 +7,8 @@ import pytest
 from promptguard.conversation import messages_from
 from promptguard.errors import DataError
 from promptguard.state import ReplyKind, ReplyRecord, SessionState, excerpt_of
-from promptguard.turns.verdict import TurnInput
-from promptguard.turns.walk import steps_of, walk
+from promptguard.turns.input import Content, TurnInput, steps_of
+from promptguard.turns.walk import walk
 from tests.judging import fake_judge
 
 
@@ -30,6 +30,37 @@ def test_a_newer_format_is_refused() -> None:
     """A state from the future says what to do."""
     with pytest.raises(DataError, match="upgrade"):
         SessionState.from_json('{"format": 99, "session_id": "s"}')
+
+
+def test_an_older_format_is_read() -> None:
+    """Its turns are remembered; what it had accumulated starts anew."""
+    old = (
+        '{"format": 1, "session_id": "s", "ledger": {"entries": [{"turn": 1, "signal": "fil",'
+        ' "nats": 2.0}], "retained": [1.0]}, "recent": [{"turn": 1, "excerpt": "a", "content_hash":'
+        ' "h", "timestamp": 1.0, "message_risk": 0.2, "risk": 0.4, "mode": 1, "action": "annotate",'
+        ' "reply": {"kind": "refused", "excerpt": "no", "timestamp": 2.0, "risk": 0.0}}]}'
+    )
+    state = SessionState.from_json(old)
+    assert state.recent[0].turn_risk == 0.4
+    assert state.ledger.entries == ()
+
+
+def test_topics_change_with_the_subject() -> None:
+    """A new subject begins a segment, more of the same joins it, a return is counted."""
+    judge = fake_judge()
+    state = SessionState(session_id="s")
+    subjects = ["roses and their thorns"] * 2 + ["bicycle brakes and chains"] * 2
+    for number, subject in enumerate(subjects):
+        _, state = judge.judge(state, TurnInput(text=f"tell me about {subject}"), now=number)
+    ranges = [(segment.first_turn, segment.last_turn) for segment in state.segments]
+    assert ranges == [(1, 2), (3, 4)]
+
+
+@pytest.mark.parametrize("form", ["null", '"two"', "[]", "1.5"])
+def test_a_format_that_is_no_number_is_an_error(form: str) -> None:
+    """Whatever stands there, it is a stored state that cannot be read."""
+    with pytest.raises(DataError):
+        SessionState.from_json(f'{{"format": {form}, "session_id": "s"}}')
 
 
 def test_a_broken_state_is_an_error() -> None:
@@ -59,7 +90,7 @@ def test_memory_and_history_are_views_of_one_truth() -> None:
     state = talked(7)
     assert state.memory.recent_turns == state.recent
     assert [m.content for m in state.history.messages] == [t.excerpt for t in state.recent]
-    assert state.memory.topic_segments[0].last_turn == 5
+    assert state.memory.topic_segments[-1].last_turn == 7
 
 
 def test_history_is_searched_by_time_and_a_clock_gone_back_is_age_zero() -> None:
@@ -78,7 +109,7 @@ def test_an_excerpt_keeps_head_and_tail() -> None:
 
 
 def test_messages_are_grouped_into_turns() -> None:
-    """Each user message begins a turn, tool results belong to it, system is left out."""
+    """Each user message begins a turn, tool results belong to it, the system prompt goes along."""
     messages = messages_from(
         [
             {"role": "system", "content": "be kind"},
@@ -91,7 +122,8 @@ def test_messages_are_grouped_into_turns() -> None:
     )
     steps = steps_of(messages)
     assert [step.turn.text for step in steps] == ["a", "b", "c"]
-    assert steps[1].turn.tool_contents == ("t",)
+    assert steps[1].turn.contents == (Content(text="t"),)
+    assert {step.turn.system for step in steps} == {"be kind"}
     assert steps[1].reply == "r"
 
 

@@ -251,7 +251,7 @@ def main() -> None:
             "rules": {"link": "linear", "scale": 2.0},
             "hidden": {"link": "linear", "scale": 1.0},
         },
-        "memory": {"half_life_turns": 8.0, "half_life_s": 14400.0, "residue": 0.1, "floor": -4.0},
+        "memory": {"half_life_turns": 24.0, "half_life_s": 14400.0, "residue": 0.1, "floor": -4.0},
         "doubt": {"low": -2.0, "high": 4.0},
         "modes": {
             "CAUTIOUS": 0.15, "ELEVATED": 0.3, "SUSPECT": 0.5, "CRITICAL": 0.7, "UNSAFE": 0.85,

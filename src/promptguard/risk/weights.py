@@ -26,21 +26,28 @@ class _Part(BaseModel):
 class SignalWeight(_Part):
     """How a score becomes nats: `scale` · link(score), clipped to ± `limit`.
 
-    Links: `linear` is the score itself, `logit` its log-odds. A scale of 0 makes the signal a
-    measurement: it is computed and shown, and decides nothing.
+    Links: `linear` is the score itself, `logit` its log-odds. `later` is the scale from a session's
+    second turn on, where it differs: in a talk the context tells more than the message alone. A
+    scale of 0 makes the signal a measurement: it is computed and shown, and decides nothing.
     """
 
     link: Literal["linear", "logit"]
     scale: float = Field(ge=0.0)
+    later: float | None = Field(default=None, ge=0.0)
     limit: float = Field(default=8.0, gt=0.0)
 
-    def nats(self, score: float) -> float:
+    def scale_at(self, turn: int) -> float:
+        """Return the scale that holds at a session's turn, counted from 1."""
+        return self.scale if self.later is None or turn <= 1 else self.later
+
+    def nats(self, score: float, *, turn: int = 1) -> float:
         """Return the evidence of one score."""
+        scale = self.scale_at(turn)
         if self.link == "logit":
             kept = min(max(score, 1e-6), 1 - 1e-6)
-            value = self.scale * math.log(kept / (1 - kept))
+            value = scale * math.log(kept / (1 - kept))
         else:
-            value = self.scale * score
+            value = scale * score
         return min(max(value, -self.limit), self.limit)
 
 
@@ -169,7 +176,7 @@ class Weights(_Part):
         if old.link != "linear" or old.nats(block_at) >= needed:
             return self
         scale = needed / block_at
-        fil = SignalWeight(link="linear", scale=scale, limit=max(old.limit, scale))
+        fil = SignalWeight(link="linear", scale=scale, limit=max(old.limit, scale))  # at any turn
         return self.model_copy(update={"signals": self.signals | {"fil": fil}})
 
 

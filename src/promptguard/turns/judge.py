@@ -211,10 +211,13 @@ class TurnJudge:
         weighed = ((score, self.weights.weight_of(score.name)) for score in scores)
         return tuple(
             Evidence(
-                turn=turn, signal=score.name, nats=weight.nats(score.score), reason=score.reason
+                turn=turn,
+                signal=score.name,
+                nats=weight.nats(score.score, turn=turn),
+                reason=score.reason,
             )
             for score, weight in weighed
-            if weight.scale
+            if weight.scale_at(turn)
         )
 
     def _decided(

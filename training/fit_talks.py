@@ -1,0 +1,142 @@
+"""Step 9: fit how much each signal counts from a session's second turn on, and its priors.
+
+    python -m training.fit_talks .train/data WEIGHTS
+
+Runs the engine, by the quick reader, over talks that trained no reader (held-out records and whole
+development sources) and fits the scores of their later turns. Turns of an attack count from its
+first open turn on where that is known, else its last. A prior holds its share for whole talks: an
+innocent talk counts by its highest turn. Signals whose weight is below `LEAST` stay measurements.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import tomllib
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from promptguard.config import ControllerConfig
+from promptguard.conversation import messages_from
+from promptguard.model.calibration import log_odds
+from promptguard.turns.input import steps_of
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.walk import walk
+from training.calibrate import fitted, weights_of
+from training.fit_evidence import BLOCK, prior_for
+from training.records import at_most, read
+
+SIGNALS = ("semantic", "context", "concepts", "keywords", "fil", "continuation", "probing")
+LOGIT = frozenset({"semantic", "context", "concepts"})
+PER_SOURCE = {"held": 8, "dev": 40}
+MAX_TURNS = 12
+# The fit may not lean on one signal alone, nor drop what the scenarios need: bounds on each scale.
+BOUNDS = {
+    "semantic": (0.2, 0.6),
+    "context": (0.6, 1.1),
+    "concepts": (0.2, 0.5),
+    "keywords": (0.2, 0.8),
+    "fil": (0.6, 1.2),
+    "continuation": (1.5, 3.0),
+    "probing": (0.4, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One later turn of a talk: its scores, whether it serves an attack, and whose it is."""
+
+    talk: str
+    source: str
+    label: int
+    scores: dict[str, float]
+
+
+def is_usable(record: dict[str, Any], name: str) -> bool:
+    """Say whether a record is a talk without tool results whose hostile turns are known."""
+    roles = [m["role"] for m in record["messages"]]
+    known = record["label"] == "benign" or record.get("attack_turn") is not None or name == "dev"
+    return roles.count("user") > 1 and "tool" not in roles and known
+
+
+def label_of(record: dict[str, Any], index: int, turns: int) -> int | None:
+    """Return whether a turn serves an attack; None where nobody knows."""
+    if record["label"] == "benign":
+        return int(bool(record.get("last_turn_harmless")) and index == record["past_attack_turn"])
+    start = record.get("attack_turn")
+    if start is None or record["category"] == "resumed":
+        return 1 if index == turns - 1 else None
+    return int(index >= start)
+
+
+def turns_of(judge: TurnJudge, data: Path, name: str) -> list[Turn]:
+    """Return the later turns of one set's talks."""
+    records = [r for r in read(data / f"{name}_records.jsonl.gz") if is_usable(r, name)]
+    random.Random(5).shuffle(records)
+    found = []
+    for record in at_most(records, PER_SOURCE[name], lambda r: (r["source"], r["label"])):
+        said = messages_from([m for m in record["messages"] if m.get("content")])
+        verdicts = [verdict for verdict, _ in walk(judge, steps_of(said)[:MAX_TURNS])]
+        for index, verdict in enumerate(verdicts):
+            label = label_of(record, index, len(verdicts))
+            if index and label is not None:
+                scores = {score.name: score.score for score in verdict.scores}
+                found.append(Turn(record["id"], record["source"], label, scores))
+    return found
+
+
+def features(turns: list[Turn]) -> np.ndarray:
+    """Return one row a turn."""
+    return np.array(
+        [
+            [log_odds(t.scores[n]) if n in LOGIT else t.scores[n] for n in SIGNALS]
+            for t in turns
+        ]
+    )
+
+
+def main() -> None:
+    """Fit, and write the later scales and priors into the weights file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("weights", type=Path)
+    options = parser.parse_args()
+    judge = TurnJudge.open(ControllerConfig(store="memory:", weights=str(options.weights)))
+    never = judge.weights.doubt.model_copy(update={"low": math.inf, "high": math.inf})
+    judge = replace(judge, weights=judge.weights.model_copy(update={"doubt": never}))
+    turns = [turn for name in PER_SOURCE for turn in turns_of(judge, options.data, name)]
+    values = features(turns)
+    labels = np.array([turn.label for turn in turns])
+    sources = np.array([turn.source for turn in turns])
+    scales = fitted(values, labels, weights_of(sources, labels))[:-1]
+    print(f"{len(turns)} turns, free fit {dict(zip(SIGNALS, scales.round(2), strict=True))}")
+    held = [float(np.clip(v, *BOUNDS[n])) for n, v in zip(SIGNALS, scales, strict=True)]
+    body = tomllib.loads(options.weights.read_text(encoding="utf-8"))
+    for name, scale in zip(SIGNALS, held, strict=True):
+        body["signals"][name]["later"] = round(scale, 4)
+    limits = np.array([body["signals"][name].get("limit", 8.0) for name in SIGNALS])
+    nats = np.clip(values * np.array(held), -limits, limits).sum(1)
+    highest: dict[tuple[str, str], float] = defaultdict(lambda: -math.inf)
+    for turn, value in zip(turns, nats, strict=True):
+        if not turn.label:
+            key = (turn.talk, turn.source)
+            highest[key] = max(highest[key], float(value))
+    attacked = {turn.talk for turn in turns if turn.label}
+    innocent = [(key[1], value) for key, value in highest.items() if key[0] not in attacked]
+    tops, owners = np.array([v for _, v in innocent]), np.array([s for s, _ in innocent])
+    for budget in body["budgets"]:
+        budget["later"] = round(prior_for(tops, owners, budget["share"]), 4)
+        caught = nats[labels == 1] + budget["later"] >= BLOCK
+        print(f"share {budget['share']}: later {budget['later']}, caught {caught.mean():.3f}")
+    print(f"{len(innocent)} innocent talks of {len(Counter(owners.tolist()))} sources")
+    options.weights.write_text(tomli_w.dumps(body), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
