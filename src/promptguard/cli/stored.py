@@ -33,8 +33,8 @@ def existing_store(url: str) -> SessionStore:
         path = sqlite_path(url)
         if not path.exists():
             raise StoreError(
-                f"There is no store at {path.absolute()}; "
-                "name one as conversation.store in the configuration."
+                f"There is no store at {path.absolute()}; check the path, or name the store "
+                "as conversation.store in the configuration."
             )
     return open_store(url)
 
