@@ -9,37 +9,41 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from statistics import median
 
 import numpy as np
 import onnxruntime
 
 from promptguard.model.artifact import bundled
-from promptguard.model.encoder import LocalEncoder
+from promptguard.model.readers import Readers
 
 LENGTHS = (32, 64, 128)
 REPEATS = 150
 FRAME = 2  # the tokens that open and close a window
-# Words of one token each. Two texts take turns: the latest window is not run twice.
-OPENINGS = ("bread", "water")
+# Words of one token each. More texts take turns than the readers remember windows of.
+WORDS = ("bread", "water", "salt", "milk", "house", "table", "river", "stone", "green", "black")
 
 
 def main() -> None:
     """Measure and print."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    path = str(bundled().folder / "model.onnx")
+    path = str(bundled().folder / "quick.onnx")
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    encoder = LocalEncoder()
+    readers = Readers()
     print(f"{'tokens':>8} {'bare ms':>9} {'reading ms':>11} {'bare / reading':>15}")
     for length in LENGTHS:
-        texts = [" ".join([word, *["and"] * (length - FRAME - 1)]) for word in OPENINGS]
+        texts = [
+            " ".join([first, *["and"] * (length - FRAME - 2), last])
+            for first, last in product(WORDS, repeat=2)
+        ]
         ids = np.full((1, length), 1998, dtype=np.int64)
         inputs = {"ids": ids, "speakers": np.zeros_like(ids), "mask": np.ones_like(ids)}
         bare, whole = [], []
         for number in range(REPEATS):
             bare.append(timed(partial(session.run, None, inputs)))
-            whole.append(timed(partial(encoder.read_messages, [texts[number % len(texts)]])))
+            whole.append(timed(partial(readers.read_messages, [texts[number % len(texts)]])))
         alone, reading = median(bare), median(whole)
         print(f"{length:>8} {alone:>9.2f} {reading:>11.2f} {alone / reading:>15.2f}")
 

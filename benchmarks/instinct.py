@@ -13,10 +13,10 @@ from pathlib import Path
 
 from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
-from promptguard.state import Action
+from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.verdict import TurnVerdict
-from promptguard.turns.walk import steps_of, walk
+from promptguard.turns.walk import walk
+from promptguard.verdict import Action, Verdict
 
 FILE = "fil/jailbreak_100.jsonl"
 RULES = ControllerConfig(store="memory:", use_model=False, use_temporal=False)
@@ -40,7 +40,7 @@ def main() -> None:
         print(name, ", ".join(f"{label} {blocked[label]} of {n}" for label, n in all_of.items()))
 
 
-def verdict_of(judge: TurnJudge, text: str) -> TurnVerdict:
+def verdict_of(judge: TurnJudge, text: str) -> Verdict:
     """Judge a text as a conversation of one turn."""
     steps = steps_of((Message(role=Role.USER, content=text),))
     ((verdict, _),) = walk(judge, steps, session_id="case")

@@ -1,6 +1,8 @@
 """Measures the published numbers again: `python -m benchmarks.quality [DATA]`, `make validate`.
 
-DATA is the folder with the test data, else the environment variable PROMPTGUARD_DATA. The
+DATA is the folder with the test data, else the environment variable PROMPTGUARD_DATA: user
+messages and conversations in one file, tool results and documents in the other. `--per-source 60`
+draws at most so many of each source and label, always the same ones, which takes minutes. The
 numbers in published.json (a validation report, which the quality page shows) are held against
 what is measured now; a drop beyond a quarter of their interval fails. `--publish` writes what is
 measured as the numbers to hold, `--report` the tables by source, language and signal.
@@ -35,9 +37,10 @@ from promptguard.validation.runner import manifest_of, run_cases
 from promptguard.workers import default_jobs
 
 PUBLISHED = Path(__file__).parent / "published.json"
-FILE = "public_test.jsonl.gz"
+FILE, LAYERS = "public_test.jsonl.gz", "public_test_layers.jsonl.gz"
 COMMAND = "python -m benchmarks.quality DATA"
 CONVERSATIONS = "engine, conversations alone"
+DOCUMENTS = "engine, tool results and documents"
 SEED = 0
 LEAST_TOLERANCE = 0.002
 SLACK = 0.25
@@ -48,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", nargs="?", type=Path, help="Folder with the test data.")
     parser.add_argument("--jobs", type=int, default=default_jobs())
-    parser.add_argument("--sample", type=int, help="Draw so many cases.")
+    parser.add_argument("--per-source", type=int, help="Draw so many of each source and label.")
     parser.add_argument("--publish", action="store_true", help="Write what is measured.")
     parser.add_argument("--report", type=Path, help="Write the tables there, as Markdown.")
     options = parser.parse_args()
@@ -60,7 +63,7 @@ def main() -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Return the exit code: 0 where every number holds, 1 where one dropped or none is known."""
-    now = measured(_folder(options.data) / FILE, jobs=options.jobs, sample=options.sample)
+    now = measured(_folder(options.data), jobs=options.jobs, per_source=options.per_source)
     if options.report:
         options.report.write_text(report_as_markdown(now), encoding="utf-8")
     if options.publish:
@@ -68,25 +71,35 @@ def run(options: argparse.Namespace) -> int:
     return compared(read_report(PUBLISHED), now)
 
 
-def measured(path: Path, *, jobs: int, sample: int | None) -> Report:
-    """Measure the engine on all cases, and once more on conversations alone."""
-    dataset = load_dataset([path], sample=sample, seed=SEED)
+def measured(folder: Path, *, jobs: int, per_source: int | None) -> Report:
+    """Measure the engine on all cases, on conversations alone, and on untrusted content."""
     contender = Contender(name="engine", settings=ControllerConfig())
+    dataset = load_dataset([folder / FILE], per_source=per_source, seed=SEED)
     outcomes = run_cases(dataset.cases, (contender,), jobs=jobs, on_case=_progress)
+    layers = load_dataset([folder / LAYERS], per_source=per_source, seed=SEED)
+    documents = run_cases(layers.cases, (contender,), jobs=jobs, on_case=_progress)["engine"]
     print(file=sys.stderr)
+    manifest = manifest_of(dataset, (contender,), seed=SEED)
     report = report_of(
         dataset,
         (contender,),
         outcomes,
-        manifest_of(dataset, (contender,), seed=SEED),
+        replace(manifest, files=(*dataset.files, *layers.files)),
         now=time.time(),
         seed=SEED,
-        command=COMMAND,
+        command=COMMAND if per_source is None else f"{COMMAND} --per-source {per_source}",
     )
     pairs = zip(dataset.cases, outcomes["engine"], strict=True)
     talks = [(case, outcome) for case, outcome in pairs if outcome.turns > 1]
-    alone = summary_of(contender, [c for c, _ in talks], [o for _, o in talks], seed=SEED)
-    return replace(report, contenders=(*report.contenders, replace(alone, name=CONVERSATIONS)))
+    parts = (
+        (CONVERSATIONS, [c for c, _ in talks], [o for _, o in talks]),
+        (DOCUMENTS, layers.cases, documents),
+    )
+    further = tuple(
+        replace(summary_of(contender, cases, found, seed=SEED), name=name)
+        for name, cases, found in parts
+    )
+    return replace(report, contenders=(*report.contenders, *further))
 
 
 def published_of(report: Report) -> Report:
@@ -109,6 +122,7 @@ def compared(published: Report | None, now: Report) -> int:
         return 1
     if published.manifest.files != now.manifest.files or published.cases != now.cases:
         print("The published numbers are of other data; they cannot be held against these.")
+        print(f"Published: {published.manifest.sample or 'all cases'}.")
         return 1
     dropped = 0
     for name, held in _held(published):
@@ -160,7 +174,7 @@ def _published(summary: Summary) -> Summary:
 def _folder(given: Path | None) -> Path:
     chosen = given or os.environ.get("PROMPTGUARD_DATA")
     if not chosen:
-        sys.exit(f"Name the folder that holds {FILE}, or set PROMPTGUARD_DATA.")
+        sys.exit(f"Name the folder that holds {FILE} and {LAYERS}, or set PROMPTGUARD_DATA.")
     return Path(chosen)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from promptguard.model.encoder import shared_encoder
+from promptguard.model.readers import shared_readers
 from promptguard.rubrics.contradiction import Verdict, judge_contradiction
 from promptguard.rubrics.similarity import same_question_by
 from promptguard.runs.intervals import wilson
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--semantic", action="store_true", help="Compare by embeddings.")
     parser.add_argument("--json", action="store_true", dest="as_json")
     options = parser.parse_args()
-    same_question = same_question_by(shared_encoder().embed) if options.semantic else None
+    same_question = same_question_by(shared_readers().embed) if options.semantic else None
     outcomes: dict[str, list[tuple[Verdict, bool]]] = {}
     for record in records(options.files):
         source = f"{record['source']} ({record['lang']})"

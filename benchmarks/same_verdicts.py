@@ -20,10 +20,10 @@ from promptguard.config import ControllerConfig
 from promptguard.errors import PromptGuardError
 from promptguard.guard import PromptGuard
 from promptguard.records import Record, read_records
-from promptguard.scenarios import Scenario, Setting, shipped_scenarios
+from promptguard.scenarios import Scenario, shipped_scenarios
+from promptguard.turns.input import Content, Step, TurnInput, steps_of
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.verdict import TurnInput, TurnVerdict
-from promptguard.turns.walk import Step, steps_of, walk
+from promptguard.turns.walk import walk
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 MOST_SHOWN = 20
@@ -53,7 +53,7 @@ def main() -> None:
 def scenario_verdicts() -> Iterator[tuple[str, Json]]:
     """Yield the verdicts on each bundled scenario, under its own settings."""
     for scenario in shipped_scenarios():
-        judge = _judge(tuple(scenario.config.items()))
+        judge = _judge(scenario.config)
         yield f"scenario {scenario.id}", _walked(judge, _steps(scenario))
 
 
@@ -77,7 +77,7 @@ def evaluations() -> Iterator[tuple[str, Json]]:
 
 def record_verdicts(path: Path, count: int, seed: int) -> Iterator[tuple[str, Json]]:
     """Yield the verdicts on `count` records drawn from a file."""
-    judge = _judge(())
+    judge = _judge(ControllerConfig())
     records = [item for item in read_records([path]) if isinstance(item, Record)]
     for record in random.Random(seed).sample(records, min(count, len(records))):
         name = f"record {record.file}:{record.number}"
@@ -85,23 +85,6 @@ def record_verdicts(path: Path, count: int, seed: int) -> Iterator[tuple[str, Js
             yield name, _walked(judge, steps_of(record.messages))
         except PromptGuardError as error:
             yield name, {"error": type(error).__name__}
-
-
-def numbers_of(verdict: TurnVerdict) -> Json:
-    """Return all that is compared of one verdict."""
-    return {
-        "turn": verdict.turn,
-        "action": verdict.action.value,
-        "mode": verdict.mode.name,
-        "risk": verdict.risk,
-        "message_risk": verdict.message_risk,
-        "is_hard": verdict.is_hard,
-        "evidence": [[e.signal, e.nats] for e in verdict.evidence],
-        "scores": {score.name: score.score for score in verdict.scores},
-        "tags": list(verdict.tags),
-        "disguises": list(verdict.disguises),
-        "is_truncated": verdict.is_truncated,
-    }
 
 
 def compare(old: dict[str, Json], new: dict[str, Json]) -> int:
@@ -130,19 +113,31 @@ def _differences(old: Json, new: Json, place: str = "") -> Iterator[str]:
 
 
 def _walked(judge: TurnJudge, steps: tuple[Step, ...]) -> Json:
-    return [numbers_of(verdict) for verdict, _ in walk(judge, steps)]
+    return [verdict.to_dict() for verdict, _ in walk(judge, steps)]
 
 
 def _steps(scenario: Scenario) -> tuple[Step, ...]:
     return tuple(
-        Step(turn=TurnInput(text=turn.user, tool_contents=turn.tools), reply=turn.reply)
+        Step(
+            turn=TurnInput(
+                text=turn.user,
+                contents=tuple(Content(text=text) for text in turn.tools),
+                system=scenario.system,
+            ),
+            reply=turn.reply,
+        )
         for turn in scenario.turns
     )
 
 
+def _judge(config: ControllerConfig) -> TurnJudge:
+    """Return one judge for all that have the same settings."""
+    return _opened(config.model_dump_json())
+
+
 @cache
-def _judge(settings: tuple[tuple[str, Setting], ...]) -> TurnJudge:
-    return TurnJudge.open(ControllerConfig(**dict(settings)))
+def _opened(settings: str) -> TurnJudge:
+    return TurnJudge.open(ControllerConfig.model_validate_json(settings))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,10 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,15 +19,16 @@ from promptguard.config import ControllerConfig, PromptGuardConfig
 from promptguard.conversation import Message
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.guard import PromptGuard
-from promptguard.model.reading import ContextReading, MessageReading
+from promptguard.model.reading import ContextReading, DocumentReading, MessageReading
 from promptguard.protocols import Encoder, LayerJudgement, LayerTask
 from promptguard.state import SessionState
 from promptguard.testing import FakeEncoder
+from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.verdict import TurnInput
 from promptguard.turns.walk import reply_record
 from promptguard.vector import Vector
 
+T = TypeVar("T")
 EARLY_TURN = 10
 REPEATS = 40
 
@@ -48,22 +52,36 @@ class Speed:
     memory_mib: float
 
 
-class ListeningEncoder:
+class RecordingEncoder:
     """Passes everything on to an encoder and keeps the latest questions."""
 
     def __init__(self, inner: Encoder) -> None:
         self._inner = inner
         self.asked: list[Callable[[], object]] = []
 
-    def read_messages(self, texts: Sequence[str]) -> tuple[MessageReading, ...]:
+    def read_messages(
+        self, texts: Sequence[str], *, thorough: bool = False
+    ) -> tuple[MessageReading, ...]:
         """Judge each text on its own."""
-        self.asked.append(lambda: self._inner.read_messages(texts))
-        return self._inner.read_messages(texts)
+        return self._ask(partial(self._inner.read_messages, tuple(texts), thorough=thorough))
 
-    def read_context(self, messages: Sequence[Message]) -> ContextReading:
-        """Judge a conversation window."""
-        self.asked.append(lambda: self._inner.read_context(messages))
-        return self._inner.read_context(messages)
+    def read_context(
+        self, messages: Sequence[Message], *, system: str = "", thorough: bool = False
+    ) -> ContextReading:
+        """Judge the last turn in its context."""
+        given = tuple(messages)
+        return self._ask(partial(self._inner.read_context, given, system=system, thorough=thorough))
+
+    def read_documents(
+        self, contents: Sequence[str], *, task: str = "", thorough: bool = False
+    ) -> tuple[DocumentReading, ...]:
+        """Judge untrusted contents."""
+        given = tuple(contents)
+        return self._ask(partial(self._inner.read_documents, given, task=task, thorough=thorough))
+
+    def _ask(self, ask: Callable[[], T]) -> T:
+        self.asked.append(ask)
+        return ask()
 
     def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """Return one unit vector per text."""
@@ -114,27 +132,37 @@ def measure_speed(*, turns: int, long_turns: int) -> Speed:
 def time_turns(judge: TurnJudge, turns: int) -> tuple[list[float], list[float]]:
     """Time turns, and after each of them the model alone on what that turn asked it."""
     assert judge.encoder is not None
-    listening = ListeningEncoder(judge.encoder)
-    judge = replace(judge, encoder=listening)
+    recording = RecordingEncoder(judge.encoder)
+    judge = replace(judge, encoder=recording)
     turn_ms, model_ms = [], []
     state = SessionState(session_id="bench")
     for number in range(turns):
-        listening.asked.clear()
-        turn = TurnInput(text=MESSAGES[number % len(MESSAGES)])
+        recording.asked.clear()
+        # Numbered, because the readers remember the windows they have just read.
+        turn = TurnInput(text=f"{MESSAGES[number % len(MESSAGES)]} ({number})")
         began = time.perf_counter()
         _, state = judge.judge(state, turn, now=30.0 * number)
         turn_ms.append((time.perf_counter() - began) * 1e3)
-        asked = tuple(listening.asked)
-        began = time.perf_counter()
-        for ask in asked:
-            ask()
-        model_ms.append((time.perf_counter() - began) * 1e3)
+        model_ms.append(_time_again(tuple(recording.asked)))
         state = _answered(state, number)
     return turn_ms, model_ms
 
 
+def _time_again(asked: Sequence[Callable[[], object]]) -> float:
+    """Return how long the questions take in a thread that remembers no windows."""
+
+    def ask_all() -> float:
+        began = time.perf_counter()
+        for ask in asked:
+            ask()
+        return (time.perf_counter() - began) * 1e3
+
+    with ThreadPoolExecutor(max_workers=1) as fresh:
+        return fresh.submit(ask_all).result()
+
+
 def state_after(judge: TurnJudge, turns: int) -> SessionState:
-    """Return a session of `turns` turns, heard by a quick stand-in for the model."""
+    """Return a session of `turns` turns, read by a quick stand-in for the model."""
     quick = replace(judge, encoder=FakeEncoder())
     state = SessionState(session_id="bench")
     for number in range(turns):
@@ -148,10 +176,10 @@ def time_states(
     judge: TurnJudge, early: SessionState, late: SessionState
 ) -> tuple[list[float], list[float]]:
     """Time the same message at an early and at a late turn, by turns."""
-    turn = TurnInput(text=MESSAGES[3])
     times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(REPEATS):
+    for number in range(REPEATS):
         for state, found in zip((early, late), times, strict=True):
+            turn = TurnInput(text=f"{MESSAGES[3]} ({number}, {state.turn_count})")
             began = time.perf_counter()
             judge.judge(state, turn, now=state.updated + 30.0)
             found.append((time.perf_counter() - began) * 1e3)

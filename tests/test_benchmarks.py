@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks.same_verdicts import compare, numbers_of
+from benchmarks.same_verdicts import compare
 from benchmarks.walk import Recorder, Walk
 from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
 from promptguard.records.fields import FieldMap
 from promptguard.testing import FakeEncoder
+from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.walk import steps_of, walk
+from promptguard.turns.walk import walk
 from promptguard.workers import map_ordered
 
 
@@ -62,7 +63,7 @@ def test_nothing_is_recorded_outside_the_block(recorder: Recorder) -> None:
 def verdict(text: str) -> Any:
     judge = TurnJudge.open(ControllerConfig(), encoder=FakeEncoder())
     ((found, _),) = walk(judge, steps_of((Message(role=Role.USER, content=text),)))
-    return numbers_of(found)
+    return found.to_dict()
 
 
 def test_equal_verdicts_are_alike(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ from promptguard.protocols import (
 from promptguard.providers import open_provider
 from promptguard.risk.modes import mode_for
 from promptguard.risk.policy import STEERING, STRIPPED
-from promptguard.state import Ledger, ReplyKind, ReplyRecord, SessionState
+from promptguard.state import Ledger, Lock, ReplyKind, ReplyRecord, SessionState
 from promptguard.stores import open_store
 from promptguard.turns.explain import Explanation, explain
 from promptguard.turns.input import Content, Step, TurnInput
@@ -242,19 +242,34 @@ class Controller:
 
         Raises SessionNotFound.
         """
-        key = SessionKey(session_id=session_id, tenant=tenant)
+
+        def released(state: SessionState) -> SessionState:
+            return replace(_forgiven(state) if forgive else state, lock=None)
+
+        return await self._change(SessionKey(session_id=session_id, tenant=tenant), released)
+
+    async def lock(self, session_id: str, *, reason: str, tenant: str = "default") -> SessionState:
+        """Block every further turn of a session until it is released. Raises SessionNotFound."""
+
+        def locked(state: SessionState) -> SessionState:
+            return replace(state, lock=Lock(turn=state.turn_count, reason=reason))
+
+        return await self._change(SessionKey(session_id=session_id, tenant=tenant), locked)
+
+    async def _change(
+        self, key: SessionKey, change: Callable[[SessionState], SessionState]
+    ) -> SessionState:
+        """Save what `change` makes of a stored session, however often it is written meanwhile."""
         for _ in range(MAX_CONFLICTS):
             state = await self.store.load(key)
             if state is None:
                 raise SessionNotFound("There is no such session.")
-            released = replace(state, lock=None, version=state.version + 1)
-            if forgive:
-                released = _forgiven(released)
+            changed = replace(change(state), version=state.version + 1)
             try:
-                await self.store.save(released, expected_version=state.version)
+                await self.store.save(changed, expected_version=state.version)
             except VersionConflict:
                 continue
-            return released
+            return changed
         raise StoreError("The session is written too often at once; try again.")
 
     async def put_label(
@@ -424,7 +439,9 @@ class Controller:
         if all(entry.content is not None for entry in stored):
             withheld = _withheld(result)
             said = [
-                Message(role=e.role, content=STRIPPED if e.position in withheld else e.content or "")
+                Message(
+                    role=e.role, content=STRIPPED if e.position in withheld else e.content or ""
+                )
                 for e in stored
             ]
         else:

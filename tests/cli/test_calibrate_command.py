@@ -49,10 +49,12 @@ def test_the_printed_section_puts_the_calibrated_prior_into_effect(
     settings = load_settings(pasted).conversation
     (point,) = (b for b in load_weights(out).budgets if b.share == 0.05)
     judge = TurnJudge.open(settings.model_copy(update={"use_model": False}))
-    assert judge.prior == pytest.approx(point.prior)
-    assert judge.prior != pytest.approx(TurnJudge.open(load_settings(config).conversation).prior)
+    assert judge.priors.first == pytest.approx(point.first)
+    present = TurnJudge.open(load_settings(config).conversation)
+    assert judge.priors.first != pytest.approx(present.priors.first)
     found = json.loads(run(calibrate, *words, "--json").stdout)["conversation"]
-    assert found[0]["prior"] == pytest.approx(point.prior, abs=1e-6)
+    assert found[0]["priors"]["first"] == pytest.approx(point.first, abs=1e-6)
+    assert found[0]["bounds"]["first"]["n"] == found[0]["benign"]
 
 
 def test_an_existing_weights_file_is_kept(tmp_path: Path, config: str) -> None:

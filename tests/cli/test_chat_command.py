@@ -42,7 +42,7 @@ def test_every_turn_is_judged_without_a_model(config: str) -> None:
     assert "→ allow" in verdicts[0]
     assert "→ block" in verdicts[1]
     assert "+" in done.stderr
-    assert "I can't help with that." in done.stdout
+    assert "I'm sorry, but I can't assist with that." in done.stdout
 
 
 def test_an_empty_line_leaves(config: str) -> None:
@@ -89,7 +89,7 @@ def test_a_session_that_goes_on_shows_its_earlier_turns(config: str) -> None:
     again = chat(config, "And a croissant?", arguments=named)
     shown = again.stdout
     assert shown.index(f"user: {CALM}") < shown.index(f"user: {HOSTILE}")
-    assert "assistant: I can't help with that." in shown
+    assert "assistant: I'm sorry, but I can't assist with that." in shown
     assert again.stderr.count("→") == 3
 
 

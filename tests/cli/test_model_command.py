@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def test_info_shows_manifest_size_and_calibration(folder: Path) -> None:
     """Everything that identifies the model, and its thresholds."""
     done = run("info", folder)
     assert done.exit_code == 0
-    for expected in ("tiny 1, Apache-2.0", "model.onnx: 0.0 MiB", "manipulative", "0.800"):
+    for expected in ("tiny 1, Apache-2.0", "quick.onnx: 0.0 MiB", "manipulative", "0.800"):
         assert expected in done.output
     assert "No measured quality" in done.output
 
@@ -94,7 +95,7 @@ def test_verify_passes_a_sound_model(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["model.onnx", "tokenizer.json", "word_pairs.npz", "manifest.json"]
+    "name", ["quick.onnx", "thorough.onnx", "tokenizer.json", "word_pairs.npz", "manifest.json"]
 )
 def test_verify_ends_with_one_where_a_file_is_damaged(folder: Path, name: str) -> None:
     """Cut short, then missing."""
@@ -109,9 +110,9 @@ def test_verify_ends_with_one_where_a_file_is_damaged(folder: Path, name: str) -
 
 def test_verify_notices_files_that_fit_their_hash_and_do_not_load(folder: Path) -> None:
     """The manifest of a broken build is not proof enough."""
-    (folder / "model.onnx").write_bytes(b"not a model")
+    (folder / "quick.onnx").write_bytes(b"not a model")
     write = json.loads((folder / "manifest.json").read_text())
-    write["sha256"] = {}
+    write["sha256"]["quick.onnx"] = hashlib.sha256(b"not a model").hexdigest()
     (folder / "manifest.json").write_text(json.dumps(write))
     done = run("verify", folder)
     assert done.exit_code == 1

@@ -108,7 +108,7 @@ def test_semantic_loads_the_model_only_then(monkeypatch) -> None:
         asked.append(True)
         return FakeEncoder()
 
-    monkeypatch.setattr("promptguard.model.encoder.shared_encoder", encoder)
+    monkeypatch.setattr("promptguard.model.readers.shared_readers", encoder)
     assert run("check", "-", given=json.dumps(STEADY)).exit_code == 0
     assert not asked
     assert run("check", "--semantic", "-", given=json.dumps(STEADY)).exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from labelled_records import data, rules_config, run
 
 from promptguard.cli.tune import tune
-from promptguard.errors import DataError, InputError
+from promptguard.errors import DataError, InputError, StoreError
+from promptguard.protocols import SessionQuery
+from promptguard.stores import open_store
 
 
 @pytest.fixture
@@ -33,8 +36,18 @@ def test_tune_needs_something_to_learn_from(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="labelled data"):
         run(tune)
     empty = f"sqlite:{tmp_path / 'empty.db'}"
+    with pytest.raises(StoreError, match=r"empty\.db"):
+        run(tune, "--store", empty)
+    asyncio.run(made(empty))
     with pytest.raises(DataError, match="at least 50"):
         run(tune, "--store", empty)
+
+
+async def made(url: str) -> None:
+    """Make a store in which nothing is."""
+    store = open_store(url)
+    await store.sessions(SessionQuery())
+    await store.close()
 
 
 def test_json_says_what_was_decided(tmp_path: Path, config: str) -> None:

@@ -18,7 +18,7 @@ from promptguard.errors import ConfigError, EvaluationError, ModelError
 from promptguard.evaluators.local import DECISION, LocalJudge, open_local
 from promptguard.evaluators.registry import JUDGES, can_judge, named_judge, threshold_of
 from promptguard.guard import PromptGuard
-from promptguard.model.reading import ContextReading, MessageReading
+from promptguard.model.reading import ContextReading, DocumentReading, MessageReading
 from promptguard.protocols import LayerJudgement, LayerTask
 from promptguard.testing import FakeEncoder
 from promptguard.vector import Vector
@@ -39,16 +39,25 @@ class CountingEncoder:
         if is_open:
             self.gate.set()
 
-    def read_messages(self, texts: Sequence[str]) -> tuple[MessageReading, ...]:
+    def read_messages(
+        self, texts: Sequence[str], *, thorough: bool = False
+    ) -> tuple[MessageReading, ...]:
         self.batches.append(tuple(texts))
         self.started.set()
         self.gate.wait(5)
         if self.fault is not None:
             raise self.fault
-        return self.fake.read_messages(texts)
+        return self.fake.read_messages(texts, thorough=thorough)
 
-    def read_context(self, messages: Sequence[Message]) -> ContextReading:
-        return self.fake.read_context(messages)
+    def read_context(
+        self, messages: Sequence[Message], *, system: str = "", thorough: bool = False
+    ) -> ContextReading:
+        return self.fake.read_context(messages, system=system, thorough=thorough)
+
+    def read_documents(
+        self, contents: Sequence[str], *, task: str = "", thorough: bool = False
+    ) -> tuple[DocumentReading, ...]:
+        return self.fake.read_documents(contents, task=task, thorough=thorough)
 
     def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         return self.fake.embed(texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,26 @@ def test_labels_can_be_translated(tmp_path: Path) -> None:
     fields = FieldMap.parse(["label=is_bad"], ["1=attack"])
     (case,) = load(tmp_path, row("x", is_bad=1), fields=fields).cases
     assert case.is_attack
+
+
+def test_a_draw_per_source_is_fixed_and_named(tmp_path: Path) -> None:
+    """At most so many of each source and label, the same each time, and the data set says so."""
+    rows = [
+        {"id": n, "text": "hi", "label": "attack" if n % 2 else "benign", "source": f"s{n % 3}"}
+        for n in range(60)
+    ]
+    path = tmp_path / "d.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    first, again = (load_dataset([path], per_source=4, seed=1) for _ in range(2))
+    assert first == again
+    counts = Counter((case.source, case.is_attack) for case in first.cases)
+    assert set(counts.values()) == {4}
+    assert len(counts) == 6
+    assert [case.index for case in first.cases] == sorted(case.index for case in first.cases)
+    assert first.sample == ("24 of 60 cases, at most 4 of each source and label, drawn with seed 1")
+    assert load_dataset([path], per_source=100).sample == ""
+    fewer = tmp_path / "fewer.jsonl"
+    kept = [json.dumps(row) for row in rows if row["source"] != "s2"]
+    fewer.write_text("\n".join(kept), encoding="utf-8")
+    without = {case.id for case in load_dataset([fewer], per_source=4, seed=1).cases}
+    assert without == {case.id for case in first.cases if case.source != "s2"}

@@ -19,6 +19,7 @@ from promptguard.cli.labelled_data import (
     score_traces,
 )
 from promptguard.cli.progress import counting
+from promptguard.cli.stored import config_option
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, metavar="DATA...")
+@click.argument("data", nargs=-1, required=True, metavar="DATA...", type=click.Path())
 @click.option("--fpr", "shares", multiple=True, type=click.FloatRange(0, 0.5, min_open=True))
 @click.option("--target", type=click.Choice(["conversation", "prompt"]), default="conversation")
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@config_option
 @click.option("--out", type=click.Path(dir_okay=False), help="Weights file to write.")
 @click.option("--force", is_flag=True, help="Replace OUT where it exists.")
 @data_options

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_BLOCK, EXIT_CAUTION
+from promptguard.cli.stored import config_option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--strategy", help="How several evaluation types are merged.")
 @click.option("--model", "models", multiple=True, help="Judge; repeatable (then all are asked).")
 @click.option("--json", "as_json", is_flag=True, help="Print every number as JSON.")
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@config_option
 @click.pass_context
 def check(
     ctx: click.Context,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_ERROR
+from promptguard.cli.stored import config_option, json_option, sqlite_path
 from promptguard.cli.upstream import examine_upstream
 from promptguard.config import (
     LOCAL_MODEL,
@@ -38,28 +39,48 @@ class Examination:
     state: str = "ok"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What an examination came to: `ok`, `info` or `broken`, and a sentence."""
+
+    name: str
+    state: str
+    message: str
+
+
 @click.command()
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@config_option
 @click.option("--endpoints", is_flag=True, help="Call the endpoints too; this may cost money.")
+@json_option
 @click.pass_context
-def doctor(ctx: click.Context, config_file: str | None, endpoints: bool) -> None:
+def doctor(ctx: click.Context, config_file: str | None, endpoints: bool, as_json: bool) -> None:
     """Check configuration, model, cache, store, the gateway's upstream and, on request, endpoints.
 
     Exit code: 0 where all is well, 3 where something is not.
     """
+    found = []
+    for finding in _findings(config_file, endpoints=endpoints):
+        found.append(finding)
+        if not as_json:
+            _say(finding)
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in found], ensure_ascii=False))
+    is_broken = any(finding.state == "broken" for finding in found)
+    ctx.exit(EXIT_ERROR if is_broken else EXIT_ALLOW)
+
+
+def _findings(config_file: str | None, *, endpoints: bool) -> Iterator[Finding]:
     try:
         settings = load_settings(config_file)
     except PromptGuardError as error:
-        _say("configuration", "broken", str(error))
-        ctx.exit(EXIT_ERROR)
-    faults = 0
+        yield Finding(name="configuration", state="broken", message=str(error))
+        return
     for examination in examinations(settings, endpoints=endpoints):
         try:
-            _say(examination.name, examination.state, examination.run())
+            state, message = examination.state, examination.run()
         except PromptGuardError as error:
-            faults += 1
-            _say(examination.name, "broken", str(error))
-    ctx.exit(EXIT_ERROR if faults else EXIT_ALLOW)
+            state, message = "broken", str(error)
+        yield Finding(name=examination.name, state=state, message=message)
 
 
 def examinations(settings: Settings, *, endpoints: bool) -> Iterator[Examination]:
@@ -144,7 +165,7 @@ def _examine_store(url: str) -> str:
     open_store(url)
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
-        path = Path(unquote(urlsplit(url).path)).expanduser()
+        path = sqlite_path(url)
         _require_writable(path)
         return f"{path} can be written"
     return f"{scheme}, kept in this process" if scheme == "memory" else f"{scheme}, not called"
@@ -194,5 +215,6 @@ async def _load_once(url: str) -> str:
     return "answers"
 
 
-def _say(name: str, state: str, message: str) -> None:
-    click.echo(f"{click.style(f'{state:7}', fg=_COLOURS[state])} {name}: {message}")
+def _say(found: Finding) -> None:
+    state = click.style(f"{found.state:7}", fg=_COLOURS[found.state])
+    click.echo(f"{state} {found.name}: {found.message}")

@@ -128,7 +128,7 @@ def _show(found: Explanation) -> None:
 
     console = Console(highlight=False)
     for line in _lines(found.verdict):
-        console.print(Text(line))
+        console.print(Text(line), soft_wrap=True)
     table = Table("turn", "turn risk", "shown risk", "mode", "action", "strongest evidence")
     for each in found.verdicts:
         table.add_row(
@@ -141,7 +141,7 @@ def _show(found: Explanation) -> None:
         )
     console.print(table)
     for line in _session_lines(found):
-        console.print(Text(line))
+        console.print(Text(line), soft_wrap=True)
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from promptguard.cli.extras import service_extra
+from promptguard.cli.stored import config_option, json_option
 
 _SCOPES = ("guard", "read", "admin")
 
@@ -27,7 +30,10 @@ def keys() -> None:
 )
 @click.option("--tenant", default="default", show_default=True, help="Whose sessions it sees.")
 @click.option("--requests-per-minute", default=600, show_default=True, help="Rate limit.")
-def new(name: str, scopes: tuple[str, ...], tenant: str, requests_per_minute: int) -> None:
+@json_option
+def new(
+    name: str, scopes: tuple[str, ...], tenant: str, requests_per_minute: int, as_json: bool
+) -> None:
     """Make a key. It is printed once; the configuration gets its hash."""
     from promptguard.config import KeyConfig
 
@@ -43,6 +49,10 @@ def new(name: str, scopes: tuple[str, ...], tenant: str, requests_per_minute: in
             "requests_per_minute": requests_per_minute,
         }
     )
+    if as_json:
+        body = {"key": key, "entry": entry.model_dump(mode="json")}
+        click.echo(json.dumps(body, ensure_ascii=False))
+        return
     click.echo(key)
     click.echo("\nThis key is not shown again. Put its hash into the configuration:\n", err=True)
     click.echo("service:\n  keys:", err=True)
@@ -55,12 +65,17 @@ def new(name: str, scopes: tuple[str, ...], tenant: str, requests_per_minute: in
 
 
 @keys.command("list")
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
-def list_keys(config_file: str | None) -> None:
+@config_option
+@json_option
+def list_keys(config_file: str | None, as_json: bool) -> None:
     """List the configured keys, without their hashes."""
     from promptguard.config import load_settings
 
     configured = load_settings(config_file).service.keys
+    if as_json:
+        shown = [key.model_dump(mode="json", exclude={"sha256"}) for key in configured]
+        click.echo(json.dumps(shown, ensure_ascii=False))
+        return
     if not configured:
         click.echo("No keys: the service answers only programs on this machine.")
     for key in configured:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from promptguard.cli.stored import config_option
 from promptguard.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan; call nothing, write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print report or plan as JSON.")
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@config_option
 def probe(
     target: str,
     topic_files: tuple[Path, ...],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION
+from promptguard.cli.stored import config_option
 
 if TYPE_CHECKING:
     from promptguard.cli.labelled_data import Reading
@@ -134,7 +135,7 @@ def test(ctx: click.Context, model: str | None, as_json: bool) -> None:
 @click.option("--alpha", type=click.FloatRange(0, 1), default=0.05, show_default=True)
 @click.option("--fail-on-regression", is_flag=True, help="Exit with 1 where B is worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@config_option
 @click.pass_context
 def compare(
     ctx: click.Context,

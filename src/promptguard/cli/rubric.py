@@ -53,7 +53,7 @@ def validate(ctx: click.Context, folder: Path | None, semantic: bool, as_json: b
 
 
 @rubric.command()
-@click.argument("sources", metavar="FILE...", nargs=-1, required=True)
+@click.argument("sources", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @_SEMANTIC
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per conversation.")
 @click.pass_context

@@ -13,6 +13,7 @@ import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION, EXIT_ERROR
 from promptguard.cli.progress import describing
+from promptguard.cli.stored import config_option
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ EXIT_INTERRUPTED = 130
 
 
 @click.command()
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path())
 @click.option(
     "--out", required=True, type=click.Path(dir_okay=False), help="File to write, - for stdout."
 )
@@ -32,7 +33,7 @@ EXIT_INTERRUPTED = 130
 @click.option(
     "--engine", type=click.Choice(["local", "ray"]), default="local", help="Where to work."
 )
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@config_option
 @click.option("--resume", is_flag=True, help="Keep what OUT holds and judge only what is new.")
 @click.option("--force", is_flag=True, help="Replace OUT where it exists.")
 @click.option("--field", "fields", multiple=True, help="NAME=FIELD of the input; repeatable.")

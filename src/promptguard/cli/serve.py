@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from promptguard.cli.extras import service_extra
+from promptguard.cli.stored import config_option
 from promptguard.config import ControllerConfig, ServiceConfig, Settings, load_settings
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _Section = TypeVar("_Section", ServiceConfig, ControllerConfig)
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@config_option
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=int, help="Port to listen on; 0 takes a free one.")
 @click.option("--upstream", help="Provider name or base URL the gateway forwards to.")

@@ -30,13 +30,18 @@ def existing_store(url: str) -> SessionStore:
     if scheme == "memory":
         raise StoreError("The store is memory:, which keeps nothing between commands.")
     if scheme == "sqlite":
-        path = Path(unquote(urlsplit(url).path)).expanduser()
+        path = sqlite_path(url)
         if not path.exists():
             raise StoreError(
-                f"There is no store at {path.absolute()}; "
-                "name one as conversation.store in the configuration."
+                f"There is no store at {path.absolute()}; check the path, or name the store "
+                "as conversation.store in the configuration."
             )
     return open_store(url)
+
+
+def sqlite_path(url: str) -> Path:
+    """Return the file that a `sqlite:` URL names."""
+    return Path(unquote(urlsplit(url).path)).expanduser()
 
 
 def with_stored(config_file: str | None, use: Callable[[SessionStore], Awaitable[T]]) -> T:

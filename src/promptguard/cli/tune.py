@@ -21,6 +21,7 @@ from promptguard.cli.labelled_data import (
     score_traces,
 )
 from promptguard.cli.progress import counting
+from promptguard.cli.stored import config_option, existing_store
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("data", nargs=-1, metavar="DATA...")
+@click.argument("data", nargs=-1, metavar="DATA...", type=click.Path())
 @click.option("--store", "store_url", help="Take the labels given to stored sessions as well.")
-@click.option("--config", "config_file", type=click.Path(), help="Configuration file.")
+@config_option
 @click.option("--out", default="weights.toml", show_default=True, type=click.Path(dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace OUT where it exists.")
 @click.option("--folds", type=click.IntRange(2, 20), default=5, show_default=True)
@@ -104,11 +105,10 @@ def _show(tuned: Tuned, out: str, *, as_json: bool) -> None:
 def _feedback(url: str, first_index: int) -> tuple[Case, ...]:
     import asyncio
 
-    from promptguard.stores import open_store
     from promptguard.validation.dataset import Feedback, labelled_sessions
 
     async def read() -> Feedback:
-        store = open_store(url)
+        store = existing_store(url)
         try:
             return await labelled_sessions(store, first_index=first_index)
         finally:

@@ -24,7 +24,7 @@ REPORTS = ("report.json", "report.md", "report.html")
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, metavar="DATASET...")
+@click.argument("data", nargs=-1, required=True, metavar="DATASET...", type=click.Path())
 @click.option("--config", "configs", multiple=True, type=click.Path(), help="Repeatable.")
 @click.option("--dissect", is_flag=True, help="Measure the parts and every merge as well.")
 @click.option("--out", default="validation-report", type=click.Path(file_okay=False))

@@ -49,7 +49,7 @@ _FLOOR = 0.1  # no reading of a text alone is ever certain
 _CLOSE, _SPLIT, _STRANGE, _CUT = 0.5, 0.25, 0.8, 0.45
 # The bounds of falsehood that each decision of the engine leaves to the views: with the published
 # balance, clearly reciprocal, borderline, and a detection.
-_ALLOWED, _DOUBTED, _BLOCKED = (0.0, 0.38), (0.46, 0.64), (DECISION, 1.0)
+_ALLOWED, _DOUBTED, _BLOCKED = (0.0, 0.38), (0.46, 0.6), (DECISION, 1.0)
 
 
 class LocalJudge:

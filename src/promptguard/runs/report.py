@@ -38,10 +38,14 @@ class Configured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything that a run depended on; equal manifests promise equal verdicts."""
+    """Everything that a run depended on; equal manifests promise equal verdicts.
+
+    `cases` is a hash of those that were taken, `sample` how they were drawn; empty where all were.
+    """
 
     files: tuple[DataFile, ...] = ()
     cases: str = ""
+    sample: str = ""
     seed: int = 0
     contenders: tuple[Configured, ...] = ()
     model: str = ""

@@ -50,13 +50,15 @@ class Case:
 class Dataset:
     """The cases to judge, and what was not taken: bad lines, and records without a side.
 
-    `skipped` counts borderline records, which are neither attack nor benign.
+    `skipped` counts borderline records, which are neither attack nor benign. `sample` says how
+    the cases were drawn, where not all were taken.
     """
 
     cases: tuple[Case, ...]
     faults: tuple[Fault, ...] = ()
     skipped: int = 0
     files: tuple[DataFile, ...] = ()
+    sample: str = ""
 
 
 def load_dataset(
@@ -66,10 +68,12 @@ def load_dataset(
     on_fault: OnFault = "continue",
     turns_from: int = 0,
     sample: int | None = None,
+    per_source: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """Read labelled records; `sample` keeps that many, drawn with `seed`, in their order.
+    """Read labelled records, all of them or a part drawn with `seed`, in their order.
 
+    `per_source` keeps at most that many of each source and label, `sample` that many of all.
     `turns_from` is how the data numbers the first user turn in `attack_turn`. With
     `on_fault="stop"` the first bad line raises DataError.
     """
@@ -87,11 +91,13 @@ def load_dataset(
             skipped += 1
         else:
             cases.append(found)
+    drawn = _sampled(_per_source(cases, per_source, seed), sample, seed)
     return Dataset(
-        cases=_sampled(cases, sample, seed),
+        cases=drawn,
         faults=tuple(faults),
         skipped=skipped,
         files=tuple(_hashed(Path(path)) for path in paths if Path(path).is_file()),
+        sample=_sample_note(len(drawn), len(cases), per_source, seed),
     )
 
 
@@ -135,6 +141,27 @@ def _attack_turn(record: Record, turns_from: int) -> int | None:
             f"attack_turn must name a user turn, from {turns_from} to {turns - 1 + turns_from}."
         )
     return turn
+
+
+def _per_source(cases: list[Case], most: int | None, seed: int) -> list[Case]:
+    if most is None:
+        return cases
+    groups: dict[tuple[str, bool], list[int]] = {}
+    for place, case in enumerate(cases):
+        groups.setdefault((case.source, case.is_attack), []).append(place)
+    kept: list[int] = []
+    for group, places in groups.items():
+        # A generator for each group: another source in the data changes no other draw.
+        rng = random.Random(f"{seed} {group}")
+        kept += places if len(places) <= most else rng.sample(places, most)
+    return [cases[place] for place in sorted(kept)]
+
+
+def _sample_note(drawn: int, of: int, per_source: int | None, seed: int) -> str:
+    if drawn == of:
+        return ""
+    how = "" if per_source is None else f", at most {per_source} of each source and label"
+    return f"{drawn} of {of} cases{how}, drawn with seed {seed}"
 
 
 def _sampled(cases: list[Case], sample: int | None, seed: int) -> tuple[Case, ...]:

@@ -207,6 +207,8 @@ def _mistake(case: Case, outcome: Outcome) -> Mistake:
 
 
 def _warnings(dataset: Dataset, outcomes: Outcomes) -> Iterator[str]:
+    if dataset.sample:
+        yield f"Measured on a sample: {dataset.sample}."
     attacks = sum(case.is_attack for case in dataset.cases)
     benign = len(dataset.cases) - attacks
     if min(attacks, benign) < LEAST_OF_BOTH:

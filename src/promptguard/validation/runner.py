@@ -110,6 +110,7 @@ def manifest_of(dataset: Dataset, contenders: Sequence[Contender], *, seed: int)
     return Manifest(
         files=dataset.files,
         cases=_cases_hash(dataset),
+        sample=dataset.sample,
         seed=seed,
         contenders=tuple(_configured(contender) for contender in contenders),
         model=_model(),
