@@ -36,16 +36,19 @@ SIGNALS = ("semantic", "context", "concepts", "keywords", "fil", "continuation",
 LOGIT = frozenset({"semantic", "context", "concepts"})
 PER_SOURCE = {"held": 8, "dev": 40}
 MAX_TURNS = 12
-# The fit may not lean on one signal alone, nor drop what the scenarios need: bounds on each scale.
+# Bounds on each scale. Left free, the fit leans on the context alone (AUC .909 against .884 on later
+# turns), and a harmless question after several hostile turns is then blocked for them: the message
+# itself must keep a say, which the talks that are fitted on, with few recoveries, cannot teach.
 BOUNDS = {
-    "semantic": (0.2, 0.6),
-    "context": (0.6, 1.1),
-    "concepts": (0.2, 0.5),
-    "keywords": (0.2, 0.8),
-    "fil": (0.6, 1.2),
-    "continuation": (1.5, 3.0),
+    "semantic": (0.45, 0.6),
+    "context": (0.5, 0.62),
+    "concepts": (0.2, 0.45),
+    "keywords": (0.2, 0.6),
+    "fil": (0.8, 1.2),
+    "continuation": (1.5, 2.2),
     "probing": (0.4, 1.0),
 }
+CONTEXT_LIMIT = 3.2
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ def main() -> None:
     body = tomllib.loads(options.weights.read_text(encoding="utf-8"))
     for name, scale in zip(SIGNALS, held, strict=True):
         body["signals"][name]["later"] = round(scale, 4)
+    body["signals"]["context"]["limit"] = CONTEXT_LIMIT
     limits = np.array([body["signals"][name].get("limit", 8.0) for name in SIGNALS])
     nats = np.clip(values * np.array(held), -limits, limits).sum(1)
     highest: dict[tuple[str, str], float] = defaultdict(lambda: -math.inf)
