@@ -220,13 +220,23 @@ class ResponsesReader:
             return self._ended(mapping(body.get("response")))
         delta = string(body.get("delta"))
         if not delta:
-            head = mapping(body.get("response"))
-            return _completion(head) if kind == "response.created" else Completion()
+            if kind == "response.created":
+                return _completion(mapping(body.get("response")))
+            return self._beside(kind, body)
         self._shown_chars += len(delta)
         is_answer = kind in _ANSWERING
         gap = "\n" if is_answer and self._is_next_item(body) else ""
         text = gap + delta if is_answer else ""
         return Completion(choices=(ChoiceText(index=0, text=text, shown=gap + delta),))
+
+    def _beside(self, kind: str, body: Mapping[str, object]) -> Completion:
+        """Read an event that opens or closes an item; what it repeats is not shown twice."""
+        item = mapping(body.get("item"))
+        shown = _shown(item) or "".join(string(body.get(name)) for name in ("arguments", "text"))
+        if not shown or (not kind.endswith(".added") and len(shown) <= self._shown_chars):
+            return Completion()
+        self._shown_chars += len(shown)
+        return Completion(choices=(ChoiceText(index=0, text="", shown=shown),))
 
     def _is_next_item(self, body: Mapping[str, object]) -> bool:
         before, self._output_index = self._output_index, body.get("output_index")
