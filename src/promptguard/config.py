@@ -255,6 +255,10 @@ class ServiceConfig(_Settings):
     """Where a session id is looked for, in order; else a hash chain of the messages."""
     block_style: Literal["refusal", "error"] = "refusal"
     """A blocked turn answers 200 with a refusal, or HTTP 400."""
+    block_code: Literal["content_filter", "content_policy_violation"] = "content_filter"
+    """The error's code where a blocked turn is an error."""
+    prompt_leaks: Literal["cut", "allow"] = "cut"
+    """An answer that repeats the system prompt or its secrets is cut, or let through."""
     holdback_chars: int = Field(default=200, ge=0)
     """Characters of a streamed reply held back until judged."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)

@@ -25,6 +25,7 @@ class Script:
     pieces: int = 12
     content_type: str = "text/event-stream"
     raw_stream: bytes | None = None
+    raw_response: bytes | None = None
 
 
 class StubUpstream:
@@ -39,6 +40,10 @@ class StubUpstream:
         self.app = Starlette(
             routes=[
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/responses", self._respond, methods=["POST"]),
+                Route("/v1/messages", self._message, methods=["POST"]),
+                Route("/v1/completions", self._complete, methods=["POST"]),
+                Route("/v1/embeddings", self._embed, methods=["POST"]),
                 Route("/v1/models", self._models),
                 Route("/v1/models/{model:path}", self._model),
             ]
@@ -102,6 +107,56 @@ class StubUpstream:
             self.cancelled.set()
             raise
 
+    async def _asked(self, request: Request) -> tuple[dict[str, Any], str]:
+        """Remember a request; return its body and the text to answer."""
+        raw = await request.body()
+        body = json.loads(raw)
+        self.raw.append(raw)
+        self.requests.append(body)
+        self.headers.append(dict(request.headers))
+        replies = self.script.replies
+        return body, replies.pop(0) if replies else "Certainly."
+
+    async def _respond(self, request: Request) -> Response:
+        body, reply = await self._asked(request)
+        response = a_response(reply, number=self.calls)
+        if body.get("stream"):
+            events = self.script.raw_response or named(response_events(response))
+            return Response(events, media_type="text/event-stream")
+        return JSONResponse(response)
+
+    async def _message(self, request: Request) -> Response:
+        body, reply = await self._asked(request)
+        if self.script.status != 200:
+            error = {"type": "authentication_error", "message": "no"}
+            return JSONResponse({"type": "error", "error": error}, status_code=self.script.status)
+        message = a_message(reply)
+        if body.get("stream"):
+            return Response(named(message_events(message)), media_type="text/event-stream")
+        return JSONResponse(message)
+
+    async def _complete(self, request: Request) -> Response:
+        body, reply = await self._asked(request)
+        choice = {"index": 0, "text": reply, "logprobs": None, "finish_reason": "stop"}
+        completion = {
+            "id": "cmpl-stub",
+            "object": "text_completion",
+            "created": 1,
+            "model": body["model"],
+            "choices": [choice],
+        }
+        if not body.get("stream"):
+            return JSONResponse(completion)
+        data = f"data: {json.dumps(completion)}\n\ndata: [DONE]\n\n"
+        return Response(data, media_type="text/event-stream")
+
+    async def _embed(self, request: Request) -> Response:
+        body, _ = await self._asked(request)
+        vector = {"object": "embedding", "index": 0, "embedding": [0.5, 0.5]}
+        usage = {"prompt_tokens": 1, "total_tokens": 1}
+        answer = {"object": "list", "model": body["model"], "data": [vector], "usage": usage}
+        return JSONResponse(answer)
+
     async def _models(self, request: Request) -> Response:
         self.headers.append(dict(request.headers))
         model = {"id": "stub-model", "object": "model", "created": 1, "owned_by": "stub"}
@@ -129,3 +184,106 @@ def _chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
         "x_unknown": "kept",
     }
     return f"data: {json.dumps(body)}\n\n".encode()
+
+
+def a_response(reply: Any, *, number: int = 1) -> dict[str, Any]:
+    """A Responses answer: of one text, or of the items given."""
+    part = {"type": "output_text", "text": reply, "annotations": []}
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+    }
+    return {
+        "id": f"resp_{number}",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": "stub-model",
+        "output": reply if isinstance(reply, list) else [message],
+        "parallel_tool_calls": True,
+        "temperature": 1.0,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "x_unknown": "kept",
+    }
+
+
+def response_events(response: dict[str, Any], size: int = 12) -> list[dict[str, Any]]:
+    """The events that stream a Responses answer."""
+    begun = {**response, "status": "in_progress", "output": []}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
+    for at, item in enumerate(response["output"]):
+        place = {"output_index": at, "item_id": item["id"]}
+        events.append(
+            {"type": "response.output_item.added", **place, "item": {**item, "content": []}}
+        )
+        if item["type"] == "function_call":
+            kind = "response.function_call_arguments"
+            arguments = item["arguments"]
+            events.append({"type": f"{kind}.delta", **place, "delta": arguments})
+            events.append({"type": f"{kind}.done", **place, "arguments": arguments})
+        for number, part in enumerate(item.get("content", ())):
+            inside = {**place, "content_index": number}
+            empty, text = {**part, "text": ""}, part["text"]
+            events.append({"type": "response.content_part.added", **inside, "part": empty})
+            for start in range(0, len(text), size):
+                delta = {"delta": text[start : start + size], "logprobs": []}
+                events.append({"type": "response.output_text.delta", **inside, **delta})
+            done = {"text": text, "logprobs": []}
+            events.append({"type": "response.output_text.done", **inside, **done})
+            events.append({"type": "response.content_part.done", **inside, "part": part})
+        events.append({"type": "response.output_item.done", **place, "item": item})
+    events.append({"type": "response.completed", "response": response})
+    return [{**event, "sequence_number": at} for at, event in enumerate(events)]
+
+
+def a_message(reply: Any) -> dict[str, Any]:
+    """An Anthropic message: of one text, or of the blocks given."""
+    blocks = reply if isinstance(reply, list) else [{"type": "text", "text": reply}]
+    return {
+        "id": "msg_stub",
+        "type": "message",
+        "role": "assistant",
+        "model": "stub-model",
+        "content": blocks,
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 3, "output_tokens": 5},
+    }
+
+
+def message_events(message: dict[str, Any], size: int = 12) -> list[dict[str, Any]]:
+    """The events that stream an Anthropic message."""
+    begun = {**message, "content": [], "stop_reason": None}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
+    for at, block in enumerate(message["content"]):
+        place = {"index": at}
+        is_text = block["type"] == "text"
+        empty = {**block, "text": ""} if is_text else {**block, "input": {}}
+        events.append({"type": "content_block_start", **place, "content_block": empty})
+        whole = block["text"] if is_text else json.dumps(block["input"])
+        for start in range(0, len(whole), size):
+            piece = whole[start : start + size]
+            delta = (
+                {"type": "text_delta", "text": piece}
+                if is_text
+                else {"type": "input_json_delta", "partial_json": piece}
+            )
+            events.append({"type": "content_block_delta", **place, "delta": delta})
+        events.append({"type": "content_block_stop", **place})
+    ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    events.append({"type": "message_delta", "delta": ended, "usage": {"output_tokens": 5}})
+    return [*events, {"type": "message_stop"}]
+
+
+def named(events: list[dict[str, Any]]) -> bytes:
+    """Events that bear their type as their name."""
+    return "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in events).encode()

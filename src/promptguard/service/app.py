@@ -28,6 +28,8 @@ from promptguard.service.lifecycle import Background, Lifecycle, Retention, load
 from promptguard.service.middleware import RequestMiddleware
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.routes.chat import Gateway, chat_routes
+from promptguard.service.routes.check import CheckApi, check_routes
+from promptguard.service.routes.embeddings import EmbeddingsApi, embedding_routes
 from promptguard.service.routes.guard import GuardApi, guard_routes
 from promptguard.service.routes.health import HealthApi, health_routes
 from promptguard.service.routes.litellm import LitellmApi, RecentCalls, litellm_routes
@@ -160,6 +162,8 @@ class Service:
             guard_routes(GuardApi(recorder=recorder, guard=parts.guard, config=config)),
             moderation_routes(ModerationsApi(controller=controller, clock=parts.clock)),
             litellm_routes(LitellmApi(recorder=recorder, config=config, calls=RecentCalls())),
+            embedding_routes(EmbeddingsApi(gateway=gateway)),
+            check_routes(CheckApi(recorder=recorder, config=config)),
             session_routes(sessions),
             health_routes(health),
         ):

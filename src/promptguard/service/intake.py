@@ -53,7 +53,8 @@ class Incoming:
     `contents` are texts beside the messages that a model may read, `system` the application's
     prompt. `session_id` is the client's own name for the session, if any. `learns_replies`: the
     model answers elsewhere, so its answers are seen only when the client resends them.
-    `operation`, `model` and `provider` name the trace. `view` is the conversation as digests.
+    `operation`, `model` and `provider` name the trace. `continues` is the session itself where
+    the request goes on from an answer that is known here. `view` is the conversation as digests.
     """
 
     owner: Owner
@@ -66,6 +67,7 @@ class Incoming:
     operation: str = "guard"
     model: str = ""
     provider: str = ""
+    continues: SessionKey | None = None
     view: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +79,8 @@ class Admission:
     """A judged turn. `view` is the conversation as the client showed it.
 
     `is_chained`: the session was found by its messages, not by an id. `stripped` are the digests
-    of contents, of this turn and of earlier ones, that the model must not see.
+    of contents, of this turn and of earlier ones, that the model must not see. `system` is
+    what the answer must not repeat, save for what the user said, `spoken`.
     """
 
     result: TurnResult
@@ -87,6 +90,8 @@ class Admission:
     view: bytes
     is_chained: bool
     stripped: frozenset[str] = frozenset()
+    system: str = ""
+    spoken: str = ""
 
     @property
     def state(self) -> SessionState:
@@ -162,8 +167,13 @@ class Intake:
 
     async def _in_session(self, incoming: Incoming) -> Admission:
         """Find the session and judge the turn in it."""
-        owner, session_id = incoming.owner, incoming.session_id
-        async with self._finder.find(owner, incoming.messages, incoming.view, session_id) as key:
+        async with self._finder.find(
+            incoming.owner,
+            incoming.messages,
+            incoming.view,
+            session_id=incoming.session_id,
+            known=incoming.continues,
+        ) as key:
             # A retry can overtake the attempt it repeats, on this guard or on another one. What
             # was written meanwhile may be this very turn, hence the new comparison.
             for _ in range(MAX_CONFLICTS):
@@ -281,8 +291,10 @@ class Intake:
             key=key,
             owner=incoming.owner,
             view=incoming.view,
-            is_chained=incoming.session_id is None,
+            is_chained=incoming.session_id is None and incoming.continues is None,
             stripped=comparison.stripped if result.is_enforced else frozenset(),
+            system="" if self._config().prompt_leaks == "allow" else incoming.system,
+            spoken="\n".join(i.content for i in incoming.messages if i.role is Role.USER),
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from promptguard.conversation import Role, role_of
 from promptguard.errors import InputError
@@ -24,12 +24,24 @@ from promptguard.service.body import (
     fields_of,
     invalid,
     name_of,
-    poisoned_in,
     read_json,
-    with_stripped,
 )
-from promptguard.service.errors import ApiError, error_body
+from promptguard.service.errors import ApiError
 from promptguard.service.history import ComparableMessage, thinking_in
+from promptguard.service.wire import (
+    CONTENT_FILTER,
+    DONE,
+    ChoiceText,
+    Completion,
+    GuardedRequest,
+    Refusal,
+    mapping,
+    objects,
+    openai_error,
+    parsed,
+    sse_event,
+    string,
+)
 
 _KNOWN = frozenset(
     {"messages", "model", "stream", "role", "content", "tool_calls", "text", "type", "refusal"}
@@ -60,30 +72,25 @@ NOT_READ = frozenset(
 )
 # Lists whose items come from different hands, so each is judged by itself.
 ITEMISED = frozenset({"tools", "functions", "documents"})
-# What clients show of an answer, in the order in which models produce it.
-_SHOWN_FIELDS = ("reasoning_content", "reasoning", "content", "refusal")
+# What leaves a model with an answer, in the order in which models produce it.
+_SHOWN_FIELDS = (
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "content",
+    "refusal",
+    "audio",
+    "tool_calls",
+    "function_call",
+)
+_SHOWN_TEXTS = ("text", "summary", "transcript", "arguments", "input", "thinking")
 _MAX_CHOICES = 128
 _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-DONE = b"data: [DONE]\n\n"
-CONTENT_FILTER = "content_filter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest:
-    """A request: `raw` as it came, and every text in it.
-
-    `messages` are the conversation without the developer's part, which is `system`; `contents`
-    are the other fields that a model may read; `unjudged` names what is not text.
-    """
-
-    raw: bytes
-    body: Mapping[str, object]
-    messages: tuple[ComparableMessage, ...]
-    model: str
-    is_stream: bool
-    contents: tuple[ComparableMessage, ...] = ()
-    system: str = ""
-    unjudged: tuple[str, ...] = ()
+class ChatRequest(GuardedRequest):
+    """A chat completion request."""
 
     @property
     def choice_count(self) -> int:
@@ -97,46 +104,131 @@ class ChatRequest:
         options = self.body.get("stream_options")
         return isinstance(options, dict) and options.get("include_usage") is True
 
-    @property
-    def end_user(self) -> str:
-        """OpenAI's `user` field: whose conversation it is, not which."""
-        user = self.body.get("user")
-        return user if isinstance(user, str) else ""
+    def noticed(self, body: Mapping[str, object], notice: str) -> Mapping[str, object]:
+        """Return the body with one more system message, after the developer's own.
 
-    def forwarded(self, *, notice: str = "", stripped: frozenset[str] = frozenset()) -> bytes:
-        """Return the body for the model: with one more system message, without `stripped`.
-
-        `stripped` are the digests of contents that the model must not see.
+        It has the role that the client uses for them: some models accept only `developer`, others
+        only `system`.
         """
-        poisoned = poisoned_in((*self.messages, *self.contents), stripped)
-        if not notice and not poisoned:
-            return self.raw
-        body = with_stripped(self.body, poisoned)
-        assert isinstance(body, dict)
-        return json.dumps(_with_notice(body, notice) if notice else body).encode()
+        messages = body["messages"]
+        assert isinstance(messages, list)
+        leading = 0
+        while leading < len(messages) and role_in(messages[leading]) is Role.SYSTEM:
+            leading += 1
+        role = str(messages[leading - 1]["role"]) if leading else Role.SYSTEM.value
+        notes = [{"role": role, "content": notice}]
+        return {**body, "messages": [*messages[:leading], *notes, *messages[leading:]]}
 
 
-def read_chat_request(raw: bytes, limits: Limits) -> ChatRequest:
-    """Read a request; raises an ApiError that names the field where it cannot be judged."""
-    body = read_json(raw)
-    check_keys(body, "body", _KNOWN)
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise invalid("messages", "must be a list with at least one message")
-    is_stream, model = checked_flag(body, "stream"), checked_model(body)
-    reading = Reading(limits=limits)
-    _read_messages(reading, messages)
-    read_fields(reading, body, NOT_READ)
-    return ChatRequest(
-        raw=raw,
-        body=body,
-        messages=tuple(reading.messages),
-        model=model,
-        is_stream=is_stream,
-        contents=tuple(reading.contents),
-        system="\n".join(reading.system),
-        unjudged=tuple(reading.unjudged),
-    )
+class ChatWire:
+    """`POST /v1/chat/completions`."""
+
+    path = "/chat/completions"
+    operation = "chat"
+
+    def new_id(self) -> str:
+        """Return an id for a completion of our own."""
+        return f"chatcmpl-pg{secrets.token_hex(12)}"
+
+    def read_request(self, raw: bytes, limits: Limits) -> ChatRequest:
+        """Read a request."""
+        body = read_json(raw)
+        check_keys(body, "body", _KNOWN)
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise invalid("messages", "must be a list with at least one message")
+        is_stream, model = checked_flag(body, "stream"), checked_model(body)
+        reading = read_messages(messages, limits)
+        read_fields(reading, body, NOT_READ)
+        return ChatRequest(
+            raw=raw,
+            body=body,
+            messages=tuple(reading.messages),
+            contents=tuple(reading.contents),
+            system="\n".join(reading.system),
+            unjudged=tuple(dict.fromkeys(reading.unjudged)),
+            model=model,
+            is_stream=is_stream,
+            end_user=string(body.get("user")),
+        )
+
+    def read_answer(self, raw: str | bytes) -> Completion | None:
+        """Read one answer."""
+        return self.read(raw)
+
+    def event_reader(self) -> ChatWire:
+        """Return the reader of chunks: they need no memory."""
+        return self
+
+    def read(self, data: str | bytes) -> Completion | None:
+        """Read one answer or chunk."""
+        body = parsed(data)
+        if body is None:
+            return None
+        if body.get("error"):
+            return Completion(is_error=True)
+        choices, created = body.get("choices"), body.get("created")
+        if not isinstance(choices, list):
+            return None
+        return Completion(
+            choices=tuple(_choice_texts(choices)),
+            id=string(body.get("id")),
+            model=string(body.get("model")),
+            created=created if isinstance(created, int) else 0,
+            is_last=any(each.get("finish_reason") is not None for each in objects(choices)),
+        )
+
+    def refusal(self, request: GuardedRequest, refusal: Refusal) -> Mapping[str, object]:
+        """Return a completion that refuses, with the finish reason clients know for it."""
+        assert isinstance(request, ChatRequest)
+        return {
+            **_envelope(refusal, "chat.completion"),
+            "choices": [
+                {
+                    "index": index,
+                    "message": {"role": "assistant", "content": refusal.text, "refusal": None},
+                    "logprobs": None,
+                    "finish_reason": CONTENT_FILTER,
+                }
+                for index in range(request.choice_count)
+            ],
+            "usage": _NO_USAGE,
+        }
+
+    def refusal_events(self, request: GuardedRequest, refusal: Refusal) -> Iterator[bytes]:
+        """Yield the chunks that end a stream with a refusal."""
+        assert isinstance(request, ChatRequest)
+        fields = _envelope(refusal, "chat.completion.chunk")
+        role = {} if refusal.begun else {"role": "assistant"}
+        text = f"\n\n{refusal.text}" if refusal.sent else refusal.text
+        deltas: tuple[tuple[Mapping[str, object], str | None], ...] = (
+            ({**role, "content": text}, None),
+            ({}, CONTENT_FILTER),
+        )
+        for index in range(request.choice_count):
+            for delta, reason in deltas:
+                choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
+                yield sse_event(json.dumps({**fields, "choices": [choice]}))
+        if request.wants_usage:
+            yield sse_event(json.dumps({**fields, "choices": [], "usage": _NO_USAGE}))
+        yield DONE
+
+    def event(self, data: str) -> bytes:
+        """Return one chunk as it came."""
+        return sse_event(data)
+
+    def end(self) -> bytes:
+        """Return the end mark."""
+        return DONE
+
+    def error_body(self, error: ApiError) -> Mapping[str, object]:
+        """Return an error in OpenAI's shape."""
+        return openai_error(error)
+
+    def error_events(self, error: ApiError) -> Iterator[bytes]:
+        """Yield an error, once the status can no longer change, and the end mark."""
+        yield sse_event(json.dumps(self.error_body(error)))
+        yield DONE
 
 
 def read_messages(messages: Sequence[object], limits: Limits) -> Reading:
@@ -165,13 +257,13 @@ def _read_messages(reading: Reading, messages: Sequence[object]) -> None:
     check_count(messages, "messages", reading.limits)
     for at, item in enumerate(messages):
         before = len(reading.messages)
-        role = _read_message(reading, item, ("messages", at), is_last=at == len(messages) - 1)
+        role = read_message(reading, item, ("messages", at), is_last=at == len(messages) - 1)
     has_text = len(reading.messages) > before
     if not has_text and role not in (Role.ASSISTANT, Role.SYSTEM):
         reading.messages.append(ComparableMessage.of(Role.USER, ""))
 
 
-def _read_message(reading: Reading, item: object, place: Place, *, is_last: bool) -> Role:
+def read_message(reading: Reading, item: object, place: Place, *, is_last: bool) -> Role:
     """Read one message: its own words, then everything else it carries as untrusted content.
 
     Before a last assistant message the rest comes first, since that message is the beginning of
@@ -186,7 +278,7 @@ def _read_message(reading: Reading, item: object, place: Place, *, is_last: bool
     if not any(name in item for name in ("content", "tool_calls", "function_call", "audio")):
         raise invalid(f"{where}.content", "is missing")
     role = role_in(item)
-    own, others = _parts(item.get("content"), (*place, "content"))
+    own, others = parts_in(item.get("content"), (*place, "content"))
     refusal = item.get("refusal")
     if not own and isinstance(refusal, str):
         own = [refusal]
@@ -222,7 +314,7 @@ def _read_rest(
             reading.side_text(value, (*place, name))
 
 
-def _parts(content: object, place: Place) -> tuple[list[str], list[tuple[object, Place]]]:
+def parts_in(content: object, place: Place) -> tuple[list[str], list[tuple[object, Place]]]:
     """Return the speaker's own words, and the parts that are something else."""
     if content is None:
         return [], []
@@ -256,155 +348,35 @@ def role_in(item: object) -> Role:
         return Role.TOOL
 
 
-def _with_notice(body: Mapping[str, object], notice: str) -> dict[str, object]:
-    """Return the body with one more system message, after the developer's own.
-
-    It has the role that the client uses for them: some models accept only `developer`, others
-    only `system`.
-    """
-    messages = body["messages"]
-    assert isinstance(messages, list)
-    leading = 0
-    while leading < len(messages) and role_in(messages[leading]) is Role.SYSTEM:
-        leading += 1
-    role = str(messages[leading - 1]["role"]) if leading else Role.SYSTEM.value
-    notes = [{"role": role, "content": notice}]
-    return {**body, "messages": [*messages[:leading], *notes, *messages[leading:]]}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceText:
-    """The text of one choice of an answer, or of one chunk of it.
-
-    `text` is the answer proper; `shown` is all that the user gets to read, reasoning included.
-    """
-
-    index: int
-    text: str
-    shown: str
-    is_last: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
-    """One answer or chunk; `is_error` where the upstream sent an error in its place."""
-
-    choices: tuple[ChoiceText, ...]
-    id: str = ""
-    model: str = ""
-    created: int = 0
-    is_error: bool = False
-
-
-def read_completion(raw: str | bytes) -> Completion | None:
-    """Read one JSON answer or chunk, None where it is neither."""
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(body, dict):
-        return None
-    if body.get("error"):
-        return Completion(choices=(), is_error=True)
-    choices = body.get("choices")
-    if not isinstance(choices, list):
-        return None
-    created = body.get("created")
-    return Completion(
-        choices=tuple(_choice_texts(choices)),
-        id=_string(body.get("id")),
-        model=_string(body.get("model")),
-        created=created if isinstance(created, int) else 0,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Envelope:
-    """The fields around a completion; those of the upstream's own answer where there is one."""
-
-    model: str
-    created: int
-    id: str = field(default_factory=lambda: f"chatcmpl-pg{secrets.token_hex(12)}")
-
-    def fields(self, kind: str) -> dict[str, object]:
-        """Return the fields every completion and every chunk begins with."""
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
-
-
-def refusal_completion(envelope: Envelope, text: str, *, choices: int = 1) -> dict[str, object]:
-    """Return a completion that refuses, with the finish reason clients know for it."""
+def _envelope(refusal: Refusal, kind: str) -> dict[str, object]:
+    """Return the fields every completion and every chunk begins with."""
     return {
-        **envelope.fields("chat.completion"),
-        "choices": [
-            {
-                "index": index,
-                "message": {"role": "assistant", "content": text, "refusal": None},
-                "logprobs": None,
-                "finish_reason": CONTENT_FILTER,
-            }
-            for index in range(choices)
-        ],
-        "usage": _NO_USAGE,
+        "id": refusal.id,
+        "object": kind,
+        "created": refusal.created,
+        "model": refusal.model,
     }
-
-
-def refusal_events(
-    envelope: Envelope, text: str, *, begins: bool, choices: int = 1, has_usage: bool = False
-) -> Iterator[bytes]:
-    """Yield the events that end a stream with a refusal; `begins` where nothing was sent yet.
-
-    `has_usage`: the client asked for a last chunk with the usage.
-    """
-    fields = envelope.fields("chat.completion.chunk")
-    role = {"role": "assistant"} if begins else {}
-    deltas: tuple[tuple[Mapping[str, object], str | None], ...] = (
-        ({**role, "content": text}, None),
-        ({}, CONTENT_FILTER),
-    )
-    for index in range(choices):
-        for delta, reason in deltas:
-            choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
-            yield sse_event(json.dumps({**fields, "choices": [choice]}))
-    if has_usage:
-        yield sse_event(json.dumps({**fields, "choices": [], "usage": _NO_USAGE}))
-    yield DONE
-
-
-def error_events(error: ApiError) -> Iterator[bytes]:
-    """Yield the events that end a stream with an error, once its status can no longer change."""
-    body = error_body(error.status_code, str(error.detail), code=error.code)
-    yield sse_event(json.dumps(body))
-    yield DONE
-
-
-def sse_event(data: str) -> bytes:
-    """Return one server-sent event."""
-    lines = "".join(f"data: {line}\n" for line in data.split("\n"))
-    return f"{lines}\n".encode("utf-8", "replace")
 
 
 def _choice_texts(choices: list[object]) -> Iterator[ChoiceText]:
     for at, choice in enumerate(choices):
         if not isinstance(choice, Mapping):
             continue
-        message = choice.get("message") or choice.get("delta")
-        message = message if isinstance(message, Mapping) else {}
+        message = mapping(choice.get("message") or choice.get("delta"))
         index = choice.get("index")
-        text = _content(message.get("content")) or _string(message.get("refusal"))
+        text = shown_in(message.get("content")) or string(message.get("refusal"))
         yield ChoiceText(
             index=index if isinstance(index, int) else at,
             text=text,
-            shown="".join(_content(message.get(name)) for name in _SHOWN_FIELDS),
-            is_last=choice.get("finish_reason") is not None,
+            shown="".join(shown_in(message.get(name)) for name in _SHOWN_FIELDS),
         )
 
 
-def _content(value: object) -> str:
+def shown_in(value: object) -> str:
+    """Return the text that a part of an answer shows, whatever its form."""
     if isinstance(value, list):
-        parts = (part.get("text") for part in value if isinstance(part, Mapping))
-        return "".join(_string(part) for part in parts)
-    return _string(value)
-
-
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""
+        return "".join(shown_in(part) for part in value)
+    if isinstance(value, Mapping):
+        texts = (string(value.get(name)) for name in _SHOWN_TEXTS)
+        return "".join(texts) + shown_in(value.get("function")) + shown_in(value.get("custom"))
+    return string(value)

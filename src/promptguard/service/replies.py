@@ -1,29 +1,33 @@
 """The model's answers on their way back: judged, held back, cut where they must be, recorded.
 
-An answer is cut where the Frozen Instinct Layer finds a hard violation in it, and, in a
-conversation that is SUSPECT or worse, where it becomes operational (steps, code or exact
-amounts) or reaches the layer's blocking score. A refusal is never cut.
+An answer is cut where the Frozen Instinct Layer finds a hard violation in it, where it gives the
+system prompt away, and, in a conversation that is SUSPECT or worse, where it becomes operational
+(steps, code or exact amounts) or reaches the layer's blocking score. Sentences that refuse are
+left out of that, what follows them is not. Answers are read to their end in bounded memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from promptguard.controller import Controller
 from promptguard.core.prompt import without_lone_surrogates
 from promptguard.errors import StoreError
 from promptguard.fil.engine import FrozenInstinct
+from promptguard.risk.modes import mode_for
 from promptguard.service.intake import Admission, Intake
 from promptguard.service.lifecycle import Background
-from promptguard.service.openai_wire import Completion
 from promptguard.service.telemetry import Telemetry, log
+from promptguard.service.wire import Completion
 from promptguard.signals.replies import classify_reply
 from promptguard.state import ReplyKind
 from promptguard.text.read import read_text
+from promptguard.turns.leaks import Protected, leak_in, protected_in
 from promptguard.verdict import Mode
 
 WATCH_FROM = Mode.SUSPECT
@@ -34,6 +38,12 @@ _STEP_CHARS = 800
 JUDGE_EVERY_CHARS = 200
 # Up to here an answer is read in less time than it takes to hand it to a thread and back.
 SHORT_CHARS = 400
+# Steps and amounts are counted over this much of an answer at a time.
+_DETAIL_CHARS = 8000
+# What is recorded of an answer; all of it is judged.
+MAX_RECORDED = 1_000_000
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+_NOTHING = Protected(runs=frozenset(), secrets=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +79,26 @@ class ReplyRecorder:
 
 
 class ReplyJudge:
-    """Judges the choices of one answer, off the event loop unless it is short."""
+    """Judges the choices of one answer as they grow, off the event loop unless little came."""
 
     def __init__(self, recorder: ReplyRecorder, admission: Admission) -> None:
         self._recorder = recorder
         self._admission = admission
-        self._watches: list[ReplyWatch] = []
+        self._watches: dict[int, ReplyWatch] = {}
 
     async def is_bad(self, answers: Sequence[str]) -> bool:
-        """Say whether the answer is to be cut; in detect mode that is only counted and logged."""
-        if sum(map(len, answers)) <= SHORT_CHARS:
-            bad = self._judge(answers)
+        """Say whether whole answers, one for each choice, are to be cut."""
+        return await self.grows_bad(dict(enumerate(answers)))
+
+    async def grows_bad(self, pieces: Mapping[int, str]) -> bool:
+        """Say whether the answer is to be cut after `pieces`, the news of each choice.
+
+        In detect mode that is only counted and logged.
+        """
+        if sum(map(len, pieces.values())) <= SHORT_CHARS:
+            bad = self._judge(pieces)
         else:
-            bad = await asyncio.to_thread(self._judge, answers)
+            bad = await asyncio.to_thread(self._judge, pieces)
         if bad is None:
             return False
         admission = self._admission
@@ -97,28 +114,33 @@ class ReplyJudge:
         )
         return is_enforced
 
-    def _judge(self, answers: Sequence[str]) -> ReplyWatch | None:
-        instinct = self._recorder.controller.judge.instinct
-        mode = self._admission.state.mode
-        while len(self._watches) < len(answers):
-            self._watches.append(ReplyWatch(instinct, mode))
-        return next(
-            (
-                watch
-                for watch, text in zip(self._watches, answers, strict=False)
-                if watch.judge(text)
-            ),
-            None,
-        )
+    def _judge(self, pieces: Mapping[int, str]) -> ReplyWatch | None:
+        for index, piece in pieces.items():
+            if index not in self._watches:
+                self._watches[index] = self._watch()
+            if self._watches[index].feed(piece):
+                return self._watches[index]
+        return None
+
+    def _watch(self) -> ReplyWatch:
+        judge, admission = self._recorder.controller.judge, self._admission
+        reached = mode_for(admission.result.verdict.turn_risk, judge.weights.modes)
+        mode = max(admission.state.mode, reached)
+        protected = protected_in(admission.system, spoken=admission.spoken)
+        return ReplyWatch(judge.instinct, mode, protected=protected)
 
 
 class ReplyWatch:
     """Reads one answer as it grows; `is_bad` stays true once it is."""
 
-    def __init__(self, instinct: FrozenInstinct, mode: Mode) -> None:
+    def __init__(
+        self, instinct: FrozenInstinct, mode: Mode, *, protected: Protected = _NOTHING
+    ) -> None:
         self._instinct = instinct
         self._is_suspect = mode >= WATCH_FROM
-        self._read = 0
+        self._protected = protected
+        # The end of what was read before: what is said across two pieces is read whole.
+        self._tail = ""
         self.reason = ""
 
     @property
@@ -126,26 +148,25 @@ class ReplyWatch:
         """Whether the answer is to be cut."""
         return bool(self.reason)
 
-    def judge(self, text: str) -> bool:
-        """Judge the answer so far, of which `text` is all; returns `is_bad`."""
-        # Models send emoji in halves, one surrogate per chunk.
-        text = without_lone_surrogates(text)
-        if self.is_bad or len(text) <= self._read:
+    def feed(self, piece: str) -> bool:
+        """Judge the answer with `piece` added to it; returns `is_bad`."""
+        if self.is_bad or not piece:
             return self.is_bad
-        kind = classify_reply(text)
-        if kind is not ReplyKind.REFUSED:
-            if self._is_suspect and kind is ReplyKind.OPERATIONAL:
-                self.reason = "operational detail in a suspect conversation"
-            else:
-                self.reason = self._violation(text)
-        self._read = len(text)
+        known = len(self._tail)
+        # Models send emoji in halves, one surrogate per chunk.
+        text = without_lone_surrogates(self._tail + piece)
+        self.reason = self._violation(text, known) or self._detail(text, known)
+        self._tail = (self._tail + piece)[-_DETAIL_CHARS:]
         return self.is_bad
 
-    def _violation(self, text: str) -> str:
+    def _violation(self, text: str, known: int) -> str:
         # Windows that end in text not read before; earlier ones were judged already.
-        start = max(0, self._read - WINDOW_CHARS + _STEP_CHARS)
+        start = max(0, known - WINDOW_CHARS + _STEP_CHARS)
         for at in range(start, len(text), _STEP_CHARS):
-            reading = self._instinct.assess(read_text(text[at : at + WINDOW_CHARS]), now=0.0)
+            window = text[at : at + WINDOW_CHARS]
+            if leak := leak_in(window, self._protected):
+                return leak
+            reading = self._instinct.assess(read_text(_without_refusals(window)), now=0.0)
             if reading.is_hard:
                 return "a hard violation"
             if self._is_suspect and reading.is_blocking and reading.violated:
@@ -153,6 +174,26 @@ class ReplyWatch:
             if at + WINDOW_CHARS >= len(text):
                 break
         return ""
+
+    def _detail(self, text: str, known: int) -> str:
+        if not self._is_suspect:
+            return ""
+        step = _DETAIL_CHARS // 2
+        for at in range(max(0, known - step), len(text), step):
+            kind = classify_reply(_without_refusals(text[at : at + _DETAIL_CHARS]))
+            if kind is ReplyKind.OPERATIONAL:
+                return "operational detail in a suspect conversation"
+            if at + _DETAIL_CHARS >= len(text):
+                break
+        return ""
+
+
+def _without_refusals(text: str) -> str:
+    """Return `text` without the sentences that refuse: they may name what they refuse."""
+    if classify_reply(text) not in (ReplyKind.REFUSED, ReplyKind.PARTIAL):
+        return text
+    sentences = _SENTENCE_END.split(text)
+    return "\n".join(s for s in sentences if classify_reply(s) is not ReplyKind.REFUSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,33 +206,28 @@ class _Held:
 class HoldBack:
     """Keeps the last `chars` characters of an answer back until it ends.
 
-    Feed chunks with `take`; when `is_due`, judge `answers`; then `release` what may go. With
-    `chars` 0 everything may go at once and is judged as it passes.
+    Feed events with `take`; when `is_due`, judge `news`; then `release` what may go. With `chars`
+    0 everything may go at once and is judged as it passes.
     """
 
     def __init__(self, chars: int) -> None:
         self._chars = chars
         self._held: deque[_Held] = deque()
-        self._shown: dict[int, list[str]] = {}
-        self._text: list[str] = []
-        self._sent: list[str] = []
+        self._news: dict[int, list[str]] = {}
+        self._text = _Recorded()
+        self._sent = _Recorded()
         self._length = 0
         self._judged = 0
 
     @property
-    def answers(self) -> tuple[str, ...]:
-        """What each choice shows so far, reasoning included."""
-        return tuple("".join(parts) for _, parts in sorted(self._shown.items()))
-
-    @property
     def text(self) -> str:
-        """The answer proper of the first choice so far."""
-        return "".join(self._text)
+        """The answer proper of the first choice so far, as much as is recorded."""
+        return self._text.text
 
     @property
     def sent(self) -> str:
         """The part of `text` that was released."""
-        return "".join(self._sent)
+        return self._sent.text
 
     @property
     def is_due(self) -> bool:
@@ -199,27 +235,48 @@ class HoldBack:
         return self._length - self._judged >= (self._chars or JUDGE_EVERY_CHARS)
 
     def take(self, data: str, completion: Completion) -> None:
-        """Add a chunk, given as it came and as it was read."""
+        """Add an event, given as it came and as it was read."""
         text = ""
         for choice in completion.choices:
-            self._shown.setdefault(choice.index, []).append(choice.shown)
+            self._news.setdefault(choice.index, []).append(choice.shown)
             self._length += len(choice.shown)
             if choice.index == 0:
                 text += choice.text
         # Lengths count all choices together: holding back too much is safe, too little is not.
-        self._text.append(text)
+        self._text.add(text)
         self._held.append(_Held(data=data, text=text, end=self._length))
 
-    def judged(self) -> None:
-        """Record that everything so far was judged and is in order."""
+    def news(self) -> dict[int, str]:
+        """Return what each choice shows beyond what was judged; it counts as judged then."""
+        news = {index: "".join(parts) for index, parts in sorted(self._news.items())}
+        self._news.clear()
         self._judged = self._length
+        return news
 
     def release(self, *, everything: bool = False) -> list[str]:
-        """Return the chunks that may go now, in order."""
+        """Return the events that may go now, in order."""
         limit = self._length if everything or not self._chars else self._judged - self._chars
         released = []
         while self._held and self._held[0].end <= max(limit, 0):
             held = self._held.popleft()
             released.append(held.data)
-            self._sent.append(held.text)
+            self._sent.add(held.text)
         return released
+
+
+class _Recorded:
+    """A growing text, up to MAX_RECORDED characters."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._length = 0
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    def add(self, text: str) -> None:
+        kept = text[: MAX_RECORDED - self._length]
+        self._length += len(kept)
+        if kept:
+            self._parts.append(kept)

@@ -201,12 +201,18 @@ class SessionFinder:
         owner: Owner,
         messages: Sequence[ComparableMessage],
         view: bytes,
+        *,
         session_id: str | None,
+        known: SessionKey | None = None,
     ) -> AsyncIterator[SessionKey]:
         """Give the session to judge in; where judging fails, a retry finds it again.
 
-        `view` is that of `messages`; `session_id` the client's own name for the session.
+        `view` is that of `messages`; `session_id` the client's own name for the session; `known`
+        the session itself where the caller knows it.
         """
+        if known is not None:
+            yield known
+            return
         if session_id is not None:
             yield SessionKey(session_id=owner.bound(session_id), tenant=owner.tenant)
             return

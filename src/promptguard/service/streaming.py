@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 
@@ -16,58 +16,53 @@ from promptguard.errors import ProviderError
 from promptguard.providers import SseParser
 from promptguard.service.errors import ApiError
 from promptguard.service.intake import Admission
-from promptguard.service.openai_wire import (
-    DONE,
-    ChatRequest,
-    Completion,
-    Envelope,
-    error_events,
-    read_completion,
-    refusal_events,
-    sse_event,
-)
 from promptguard.service.replies import HoldBack, ReplyRecorder
 from promptguard.service.upstream import Upstream, disconnected
+from promptguard.service.wire import Completion, EventReader, GuardedRequest, Refusal, Wire
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamedReply:
-    """One streamed answer. `opened` holds the upstream's response and closes it."""
+    """One streamed answer. `opened` holds the upstream's response and closes it.
 
+    `named` is called with the answer's id as soon as it is known.
+    """
+
+    wire: Wire
     admission: Admission
     recorder: ReplyRecorder
     upstream: Upstream
     response: httpx.Response
     opened: AsyncExitStack
-    chat: ChatRequest
+    request: GuardedRequest
     holdback_chars: int
+    named: Callable[[str], None]
     _is_settled: bool = field(default=False, init=False)
     _is_finished: bool = field(default=False, init=False)
     _has_begun: bool = field(default=False, init=False)
-    _envelope: Envelope | None = field(default=None, init=False)
+    _head: Completion = field(default_factory=Completion, init=False)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield the events for the client; the answer is recorded before the last of them."""
         is_enforced = self.admission.result.is_enforced
         hold = HoldBack(self.holdback_chars if is_enforced else 0)
         judge = self.recorder.judge_of(self.admission)
+        reader = self.wire.event_reader()
         try:
             try:
                 async for data in self._event_data():
-                    hold.take(data, self._completion(data))
-                    if is_enforced and hold.is_due:
-                        if await judge.is_bad(hold.answers):
-                            async for piece in self._cut(hold):
-                                yield piece
-                            return
-                        hold.judged()
+                    hold.take(data, self._read(reader, data))
+                    if is_enforced and hold.is_due and await judge.grows_bad(hold.news()):
+                        async for piece in self._cut(hold):
+                            yield piece
+                        return
                     for piece in self._released(hold.release()):
                         yield piece
                 error = None if self._is_finished else self.upstream.cut_off()
             except (ApiError, ProviderError, httpx.HTTPError) as failure:
                 error = failure if isinstance(failure, ApiError) else self.upstream.cut_off()
             # The end has not been judged yet, whether the stream is whole or broke off.
-            if await judge.is_bad(hold.answers):
+            if await judge.grows_bad(hold.news()):
                 async for piece in self._cut(hold):
                     yield piece
                 return
@@ -88,27 +83,22 @@ class StreamedReply:
             if data.strip() != "[DONE]":
                 yield data
 
-    def _completion(self, data: str) -> Completion:
-        completion = read_completion(data)
+    def _read(self, reader: EventReader, data: str) -> Completion:
+        completion = reader.read(data)
         if completion is None:
             raise self.upstream.garbled()
         if completion.is_error:
             raise self.upstream.cut_off()
-        if self._envelope is None and completion.id:
-            self._envelope = Envelope(
-                id=completion.id,
-                model=completion.model or self.chat.model,
-                created=completion.created,
-            )
-        self._is_finished = self._is_finished or any(
-            choice.is_last for choice in completion.choices
-        )
+        if completion.id and not self._head.id:
+            self._head = completion
+            self.named(completion.id)
+        self._is_finished = self._is_finished or completion.is_last
         return completion
 
     def _released(self, chunks: list[str]) -> Iterator[bytes]:
         for data in chunks:
             self._has_begun = True
-            yield sse_event(data)
+            yield self.wire.event(data)
 
     async def _ended(self, hold: HoldBack, error: ApiError | None) -> AsyncIterator[bytes]:
         if error is None or hold.text:
@@ -116,9 +106,9 @@ class StreamedReply:
         for piece in self._released(hold.release(everything=True)):
             yield piece
         if error is None:
-            yield DONE
+            yield self.wire.end()
             return
-        for piece in error_events(error):
+        for piece in self.wire.error_events(error):
             yield piece
 
     async def _cut(self, hold: HoldBack) -> AsyncIterator[bytes]:
@@ -127,15 +117,15 @@ class StreamedReply:
         refusal = self.recorder.refusal
         shown = f"{hold.sent}\n\n" if hold.sent else ""
         await self._settle(shown + refusal)
-        envelope = self._envelope or Envelope(model=self.chat.model, created=int(time.time()))
-        text = f"\n\n{refusal}" if hold.sent else refusal
-        for piece in refusal_events(
-            envelope,
-            text,
-            begins=not self._has_begun,
-            choices=self.chat.choice_count,
-            has_usage=self.chat.wants_usage,
-        ):
+        written = Refusal(
+            text=refusal,
+            id=self._head.id or self.wire.new_id(),
+            model=self._head.model or self.request.model,
+            created=self._head.created or int(time.time()),
+            sent=hold.sent,
+            begun=self._has_begun,
+        )
+        for piece in self.wire.refusal_events(self.request, written):
             yield piece
 
     async def _settle(self, text: str) -> None:

@@ -19,11 +19,27 @@ from promptguard.service.errors import ApiError
 from promptguard.service.telemetry import Telemetry
 
 # Allow-lists in both directions: our own keys, cookies and routing headers stay here.
-_PASSED_ON = ("openai-", "x-title", "http-referer", "x-request-id", "traceparent", "tracestate")
-_PASSED_BACK = ("openai-", "x-request-id", "x-ratelimit-", "retry-after", "content-type")
+_PASSED_ON = (
+    "openai-",
+    "anthropic-",
+    "x-title",
+    "http-referer",
+    "x-request-id",
+    "traceparent",
+    "tracestate",
+)
+_PASSED_BACK = (
+    "openai-",
+    "anthropic-",
+    "x-request-id",
+    "request-id",
+    "x-ratelimit-",
+    "retry-after",
+    "content-type",
+)
+_KEY_HEADERS = ("authorization", "x-api-key")
 _USER_INFO = re.compile(r"//[^/?#\s]*@")
 _QUERY = re.compile(r"(\w+://[^\s?#]*)[?#]\S*")
-CHAT = "/chat/completions"
 T = TypeVar("T")
 
 
@@ -55,8 +71,8 @@ class Upstream:
         passed = {name: value for name, value in given.items() if name.startswith(_PASSED_ON)}
         key_env = self._endpoint.provider.key_env
         has_key = bool(key_env and self._env.get(key_env))
-        if lends_key and not has_key and "authorization" in given:
-            passed["authorization"] = given["authorization"]
+        if lends_key and not has_key:
+            passed |= {name: given[name] for name in _KEY_HEADERS if name in given}
         return passed
 
     async def send(
@@ -73,11 +89,11 @@ class Upstream:
 
     @asynccontextmanager
     async def stream(
-        self, body: bytes, headers: Mapping[str, str]
+        self, path: str, *, body: bytes, headers: Mapping[str, str]
     ) -> AsyncIterator[httpx.Response]:
         """Give an answer as it comes; leaving the block ends it."""
         try:
-            opened = self._endpoint.stream("POST", CHAT, body=body, headers=headers)
+            opened = self._endpoint.stream("POST", path, body=body, headers=headers)
             async with opened as response:
                 self._check(response, headers)
                 yield response
@@ -90,11 +106,11 @@ class Upstream:
             raise self.garbled()
 
     def garbled(self) -> ApiError:
-        """Return the error for an answer that is no chat completion."""
+        """Return the error for an answer of another format."""
         self._telemetry.upstream_error("garbled")
         return ApiError(
             502,
-            f"{self.name} answered with something that is not a chat completion.",
+            f"{self.name} answered with something that is not an answer of this format.",
             code="upstream_error",
         )
 
@@ -106,7 +122,7 @@ class Upstream:
     def _check(self, response: httpx.Response, headers: Mapping[str, str]) -> None:
         """Raise for what the client cannot mend; a wrong key of its own it can."""
         status = response.status_code
-        is_our_key = status in (401, 403) and "authorization" not in headers
+        is_our_key = status in (401, 403) and not any(name in headers for name in _KEY_HEADERS)
         # Redirects are failures: following one could send the conversation elsewhere.
         if status >= 500 or is_our_key or 300 <= status < 400:
             self._telemetry.upstream_error("status")

@@ -1,123 +1,124 @@
-"""The gateway: OpenAI's chat completions, judged before and after the model."""
+"""The gateway: conversations in several wire formats, judged before and after the model."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from promptguard.config import ServiceConfig
+from promptguard.protocols import SessionKey
 from promptguard.risk.policy import STEERING
+from promptguard.service.anthropic_wire import MessagesWire
 from promptguard.service.auth import Authenticator, Scope, permitted
 from promptguard.service.body import Limits
-from promptguard.service.errors import ApiError, error_response, error_responses
+from promptguard.service.completions_wire import CompletionsWire
+from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.intake import Admission, Incoming
-from promptguard.service.openai_wire import (
-    CONTENT_FILTER,
-    ChatRequest,
-    Envelope,
-    read_chat_request,
-    read_completion,
-    refusal_completion,
-    refusal_events,
-)
+from promptguard.service.openai_wire import ChatWire
 from promptguard.service.replies import ReplyRecorder
+from promptguard.service.responses_wire import ResponsesWire
+from promptguard.service.routes.chat_openapi import CHAT, MODELS, described
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.streaming import EventStream, StreamedReply
-from promptguard.service.upstream import CHAT, Upstream, headers_back, while_connected
+from promptguard.service.upstream import Upstream, headers_back, while_connected
 from promptguard.service.verdicts import verdict_headers
+from promptguard.service.wire import GuardedRequest, Refusal, Wire
 from promptguard.verdict import Action
 
+MAX_ANSWERS = 20_000
+_MAX_UNJUDGED = 16
 _MODEL_NAME = re.compile(r"\w[\w:@+-]*(?:[./][\w:@+-]+)*", re.ASCII)
 
-_ANY_OBJECT = {"application/json": {"schema": {"type": "object"}}}
-_MESSAGE = {
-    "type": "object",
-    "required": ["role", "content"],
-    "properties": {
-        "role": {"type": "string", "enum": ["system", "developer", "user", "assistant", "tool"]},
-        "content": {
-            "anyOf": [
-                {"type": "string"},
-                {"type": "array", "items": {"type": "object"}},
-                {"type": "null"},
-            ]
-        },
-    },
-}
 
-_CHAT_OPENAPI: dict[str, object] = {
-    "summary": "Chat completion, guarded",
-    "description": "OpenAI's request and answer; fields not named here are passed through.",
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["model", "messages"],
-                    "properties": {
-                        "model": {"type": "string", "minLength": 1},
-                        "messages": {"type": "array", "minItems": 1, "items": _MESSAGE},
-                        "stream": {"type": "boolean"},
-                        "user": {"type": "string"},
-                        "metadata": {"type": "object"},
-                    },
-                }
-            }
-        },
-    },
-    "responses": {
-        "200": {
-            "description": "The model's answer, or a refusal with finish_reason content_filter",
-            "content": {**_ANY_OBJECT, "text/event-stream": {}},
-        },
-    },
-}
-_MODELS_OPENAPI: dict[str, object] = {
-    "summary": "The upstream's models",
-    "responses": {"200": {"description": "OpenAI's list of models", "content": _ANY_OBJECT}},
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownAnswer:
+    """An answer's session, and the upstream's own answer that a next request goes on from."""
+
+    key: SessionKey
+    upstream: str
+
+
+class KnownAnswers:
+    """Bounded memory of answers by their ids, kept apart for each owner."""
+
+    def __init__(self, limit: int = MAX_ANSWERS) -> None:
+        self._limit = limit
+        self._answers: OrderedDict[tuple[Owner, str], KnownAnswer] = OrderedDict()
+
+    def remember(self, owner: Owner, answer: str, known: KnownAnswer) -> None:
+        """Remember an answer."""
+        self._answers[owner, answer] = known
+        if len(self._answers) > self._limit:
+            self._answers.popitem(last=False)
+
+    def find(self, owner: Owner, answer: str) -> KnownAnswer | None:
+        """Return an answer, None where it is not known here."""
+        return self._answers.get((owner, answer)) if answer else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """Admits, forwards and answers chat completions. `config` returns the settings in force."""
+    """Admits, forwards and answers conversations. `config` returns the settings in force."""
 
     recorder: ReplyRecorder
     upstream: Upstream
     config: Callable[[], ServiceConfig]
     authenticator: Authenticator
+    answers: KnownAnswers = field(default_factory=KnownAnswers)
 
     async def chat(self, request: Request) -> Response:
-        """Answer one chat completion request."""
+        """Answer a chat completion request."""
+        return await self.answer(request, ChatWire())
+
+    async def responses(self, request: Request) -> Response:
+        """Answer a request of OpenAI's Responses API."""
+        return await self.answer(request, ResponsesWire())
+
+    async def messages(self, request: Request) -> Response:
+        """Answer a request of Anthropic's Messages API."""
+        return await self.answer(request, MessagesWire())
+
+    async def completions(self, request: Request) -> Response:
+        """Answer a request of the older completions API."""
+        return await self.answer(request, CompletionsWire())
+
+    async def answer(self, request: Request, wire: Wire) -> Response:
+        """Answer one request in its own format, errors included."""
         principal = permitted(request, Scope.GUARD)
-        config = self.config()
-        limits = Limits(
-            max_messages=config.max_messages,
-            max_chars=self.recorder.controller.config.max_chars,
-        )
-        chat = read_chat_request(await request.body(), limits)
-        incoming = Incoming(
-            owner=Owner(principal=principal, end_user=chat.end_user),
-            messages=chat.messages,
-            contents=chat.contents,
-            system=chat.system,
-            session_id=given_session_id(config.session_fields, request.headers, chat.body),
-            operation="chat",
-            model=chat.model,
-            provider=self.upstream.name,
-        )
-        admission = await self.recorder.intake.admit(incoming)
         try:
-            return await self._answer(request, chat, admission)
+            asked = wire.read_request(await request.body(), self.limits)
+            owner = Owner(principal=principal, end_user=asked.end_user)
+            known = self.answers.find(owner, asked.continues)
+            admission = await self.recorder.intake.admit(
+                Incoming(
+                    owner=owner,
+                    messages=asked.messages,
+                    contents=asked.contents,
+                    system=asked.system,
+                    session_id=self._session_id(request, asked, known),
+                    continues=None if known is None else known.key,
+                    operation=wire.operation,
+                    model=asked.model,
+                    provider=self.upstream.name,
+                )
+            )
+            if known is not None and known.upstream != asked.continues:
+                asked = asked.going_on_from(known.upstream)
+            turn = _Turn(wire=wire, request=request, asked=asked, admission=admission)
+            try:
+                return await self._answer(turn)
+            except ApiError as error:
+                raise error.with_headers(turn.headers) from None
         except ApiError as error:
-            return error_response(error.with_headers(verdict_headers(admission.result)))
+            return JSONResponse(wire.error_body(error), error.status_code, error.headers)
 
     async def models(self, request: Request) -> Response:
         """Return the upstream's list of models."""
@@ -129,140 +130,182 @@ class Gateway:
             raise ApiError(404, "There is no such model.", code="model_not_found", param="model")
         return await self._fetched(request, f"/models/{model}")
 
+    @property
+    def limits(self) -> Limits:
+        """How much a request may hold."""
+        return Limits(
+            max_messages=self.config().max_messages,
+            max_chars=self.recorder.controller.config.max_chars,
+        )
+
+    def passed_headers(self, request: Request) -> dict[str, str]:
+        """Return the headers that go to the upstream with a request."""
+        return self.upstream.headers(request.headers, lends_key=not self.authenticator.has_keys)
+
+    def blocked_error(self, text: str) -> ApiError:
+        """Return the error for a blocked turn where blocks are errors."""
+        return ApiError(400, text, code=self.config().block_code, param="messages")
+
+    def _session_id(
+        self, request: Request, asked: GuardedRequest, known: KnownAnswer | None
+    ) -> str | None:
+        given = given_session_id(self.config().session_fields, request.headers, asked.body)
+        if given is None and known is None and asked.continues:
+            # The history lies with the upstream, and what this guard knew of it is forgotten.
+            return given_session_id(("body:id",), {}, {"id": asked.continues})
+        return given
+
     async def _fetched(self, request: Request, path: str) -> Response:
         permitted(request, Scope.GUARD)
-        headers = self.upstream.headers(request.headers, lends_key=not self.authenticator.has_keys)
-        response = await self.upstream.send("GET", path, headers=headers)
+        response = await self.upstream.send("GET", path, headers=self.passed_headers(request))
         return Response(response.content, response.status_code, headers_back(response))
 
-    async def _answer(self, request: Request, chat: ChatRequest, admission: Admission) -> Response:
+    async def _answer(self, turn: _Turn) -> Response:
+        admission = turn.admission
         if admission.result.is_blocked:
-            return self._blocked(chat, admission)
+            return self._blocked(turn)
         notice = STEERING if admission.is_steered else ""
-        body = chat.forwarded(notice=notice, stripped=admission.stripped)
-        headers = self.upstream.headers(request.headers, lends_key=not self.authenticator.has_keys)
+        body = turn.asked.forwarded(notice=notice, stripped=admission.stripped)
         try:
-            if chat.is_stream:
-                return await self._stream(request, chat, admission, body, headers)
-            return await self._whole(request, chat, admission, body, headers)
+            if turn.asked.is_stream:
+                return await self._stream(turn, body)
+            return await self._whole(turn, body)
         except BaseException:
             # Also when the client has left: it may send the turn again.
             self.recorder.intake.mark_unanswered(admission)
             raise
 
-    def _blocked(self, chat: ChatRequest, admission: Admission) -> Response:
+    def _blocked(self, turn: _Turn) -> Response:
+        admission = turn.admission
         text = admission.result.reply or self.recorder.refusal
-        if self.config().block_style == "error":
-            # The client gets no assistant message, so its history goes on without one.
-            self.recorder.intake.remember(admission, admission.state, "")
-            raise _blocked_error(text)
-        self.recorder.intake.remember(admission, admission.state, text)
-        return self._refused(chat, admission, text)
+        is_error = self.config().block_style == "error"
+        # With an error the client gets no assistant message: its history goes on without one.
+        self.recorder.intake.remember(admission, admission.state, "" if is_error else text)
+        if is_error:
+            raise self.blocked_error(text)
+        return self._refused(turn, text)
 
-    def _refused(self, chat: ChatRequest, admission: Admission, text: str) -> Response:
-        envelope = Envelope(model=chat.model, created=int(time.time()))
-        headers = verdict_headers(admission.result)
-        if not chat.is_stream:
-            completion = refusal_completion(envelope, text, choices=chat.choice_count)
-            return JSONResponse(completion, headers=headers)
-        events = refusal_events(
-            envelope,
-            text,
-            begins=True,
-            choices=chat.choice_count,
-            has_usage=chat.wants_usage,
+    async def _whole(self, turn: _Turn, body: bytes) -> Response:
+        admission = turn.admission
+        call = self.upstream.send(
+            "POST", turn.wire.path, body=body, headers=self.passed_headers(turn.request)
         )
-        body = b"".join(events)
-        return Response(body, media_type="text/event-stream", headers=headers)
-
-    async def _whole(
-        self,
-        request: Request,
-        chat: ChatRequest,
-        admission: Admission,
-        body: bytes,
-        headers: dict[str, str],
-    ) -> Response:
-        call = self.upstream.send("POST", CHAT, body=body, headers=headers)
-        response = await while_connected(request, call)
-        verdict = verdict_headers(admission.result)
+        response = await while_connected(turn.request, call)
         if not response.is_success:
             self.recorder.intake.mark_unanswered(admission)
-            back = {**headers_back(response), **verdict}
+            back = {**headers_back(response), **turn.headers}
             return Response(response.content, response.status_code, back)
-        answer = read_completion(response.content)
+        answer = turn.wire.read_answer(response.content)
         if answer is None or answer.is_error:
             raise self.upstream.garbled()
+        self._name(turn, answer.id)
         judge = self.recorder.judge_of(admission)
         if await judge.is_bad([choice.shown for choice in answer.choices]):
-            return await self._cut(chat, admission)
+            return await self._cut(turn)
         await self.recorder.record(admission, answer.choices[0].text if answer.choices else "")
-        return Response(response.content, headers={**headers_back(response), **verdict})
+        return Response(response.content, headers={**headers_back(response), **turn.headers})
 
-    async def _cut(self, chat: ChatRequest, admission: Admission) -> Response:
+    async def _cut(self, turn: _Turn) -> Response:
         text = self.recorder.refusal
-        await self.recorder.record(admission, text)
-        # The headers tell what was done to this answer; the stored verdict is on the question.
-        verdict = replace(admission.result.verdict, action=Action.BLOCK)
-        result = replace(admission.result, verdict=verdict)
+        await self.recorder.record(turn.admission, text)
+        cut = turn.cut()
         if self.config().block_style == "error":
-            raise _blocked_error(text).with_headers(verdict_headers(result))
-        return self._refused(chat, replace(admission, result=result), text)
+            raise self.blocked_error(text).with_headers(cut.headers)
+        return self._refused(cut, text)
 
-    async def _stream(
-        self,
-        request: Request,
-        chat: ChatRequest,
-        admission: Admission,
-        body: bytes,
-        headers: dict[str, str],
-    ) -> Response:
-        opened = AsyncExitStack()
-        verdict = verdict_headers(admission.result)
+    def _refused(self, turn: _Turn, text: str) -> Response:
+        """Return a refusal as an answer, or as a stream that is one."""
+        name, admission = turn.wire.new_id(), turn.admission
+        # The upstream knows nothing of a refusal, so the next request goes on from before it.
+        known = KnownAnswer(key=admission.key, upstream=turn.asked.continues)
+        self.answers.remember(admission.owner, name, known)
+        refusal = Refusal(text=text, model=turn.asked.model, created=int(time.time()), id=name)
+        headers = dict(turn.headers)
+        if not turn.asked.is_stream:
+            return JSONResponse(turn.wire.refusal(turn.asked, refusal), headers=headers)
+        events = b"".join(turn.wire.refusal_events(turn.asked, refusal))
+        return Response(events, media_type="text/event-stream", headers=headers)
+
+    def _name(self, turn: _Turn, answer: str) -> None:
+        """Remember the upstream's answer to a turn."""
+        known = KnownAnswer(key=turn.admission.key, upstream=answer)
+        self.answers.remember(turn.admission.owner, answer, known)
+
+    async def _stream(self, turn: _Turn, body: bytes) -> Response:
+        opened, admission = AsyncExitStack(), turn.admission
         try:
-            call = opened.enter_async_context(self.upstream.stream(body, headers))
-            response = await while_connected(request, call)
+            called = self.upstream.stream(
+                turn.wire.path, body=body, headers=self.passed_headers(turn.request)
+            )
+            response = await while_connected(turn.request, opened.enter_async_context(called))
+            back = {**headers_back(response), **turn.headers}
             if not response.is_success:
                 content = await response.aread()
                 await opened.aclose()
                 self.recorder.intake.mark_unanswered(admission)
-                return Response(
-                    content, response.status_code, {**headers_back(response), **verdict}
-                )
+                return Response(content, response.status_code, back)
             self.upstream.check_stream(response)
         except BaseException:
             await opened.aclose()
             raise
         config = self.config()
         reply = StreamedReply(
+            wire=turn.wire,
             admission=admission,
             recorder=self.recorder,
             upstream=self.upstream,
             response=response,
             opened=opened,
-            chat=chat,
+            request=turn.asked,
             holdback_chars=config.holdback_chars,
+            named=partial(self._name, turn),
         )
         return EventStream(
             reply.events(),
-            headers={**headers_back(response), **verdict, "content-type": "text/event-stream"},
+            headers={**back, "content-type": "text/event-stream"},
             client_timeout_s=config.client_timeout_s,
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """One admitted request."""
+
+    wire: Wire
+    request: Request
+    asked: GuardedRequest
+    admission: Admission
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What every response to it carries: the verdict, and what could not be judged."""
+        headers = verdict_headers(self.admission.result)
+        if self.asked.unjudged:
+            headers["x-promptguard-not-judged"] = ", ".join(self.asked.unjudged[:_MAX_UNJUDGED])
+        return headers
+
+    def cut(self) -> _Turn:
+        """Return the turn whose answer was cut.
+
+        Its headers tell what was done to the answer; the stored verdict is on the question.
+        """
+        result = self.admission.result
+        verdict = replace(result.verdict, action=Action.BLOCK)
+        return replace(
+            self, admission=replace(self.admission, result=replace(result, verdict=verdict))
+        )
+
+
 def chat_routes(gateway: Gateway) -> APIRouter:
-    """Return the OpenAI-compatible routes."""
+    """Return the routes of the gateway."""
     routes = APIRouter(tags=["gateway"], responses=error_responses(502, 504))
-    routes.add_api_route(
-        "/v1/chat/completions", gateway.chat, methods=["POST"], openapi_extra=_CHAT_OPENAPI
-    )
-    routes.add_api_route(
-        "/v1/models", gateway.models, methods=["GET"], openapi_extra=_MODELS_OPENAPI
-    )
+    for path, handler, description in (
+        ("/v1/chat/completions", gateway.chat, CHAT),
+        ("/v1/responses", gateway.responses, described("Response, guarded", "input")),
+        ("/v1/messages", gateway.messages, described("Message, guarded", "messages")),
+        ("/v1/completions", gateway.completions, described("Completion, guarded", "prompt")),
+    ):
+        routes.add_api_route(path, handler, methods=["POST"], openapi_extra=description)
+    routes.add_api_route("/v1/models", gateway.models, methods=["GET"], openapi_extra=MODELS)
     routes.add_api_route("/v1/models/{model:path}", gateway.model, methods=["GET"])
     return routes
-
-
-def _blocked_error(text: str) -> ApiError:
-    """Return the error for a blocked turn where blocks are errors."""
-    return ApiError(400, text, code=CONTENT_FILTER, param="messages")

@@ -129,7 +129,7 @@ class LitellmApi:
     def _is_bad_alone(self, texts: Texts) -> bool:
         """Judge answers whose turn is not known here, as if their conversation were SAFE."""
         instinct = self.recorder.controller.judge.instinct
-        return any(ReplyWatch(instinct, Mode.SAFE).judge(text) for text in texts)
+        return any(ReplyWatch(instinct, Mode.SAFE).feed(text) for text in texts)
 
     @property
     def _is_enforced(self) -> bool:

@@ -1,0 +1,335 @@
+"""OpenAI's Responses format: items in, items out, events that bear their type."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from promptguard.conversation import Role
+from promptguard.service.body import (
+    Limits,
+    Place,
+    Reading,
+    check_count,
+    check_keys,
+    checked_flag,
+    invalid,
+    name_of,
+    prose_in,
+    read_json,
+)
+from promptguard.service.errors import ApiError
+from promptguard.service.openai_wire import parts_in, read_fields, read_message
+from promptguard.service.wire import (
+    CONTENT_FILTER,
+    PREVIOUS,
+    ChoiceText,
+    Completion,
+    GuardedRequest,
+    Refusal,
+    mapping,
+    named_event,
+    objects,
+    openai_error,
+    parsed,
+    passed_on,
+    string,
+)
+
+_KNOWN = frozenset(
+    {"input", "instructions", "model", "stream", "type", "output", "content", "role"}
+)
+NOT_READ = frozenset(
+    {
+        "input",
+        "instructions",
+        "model",
+        "stream",
+        "stream_options",
+        "user",
+        "metadata",
+        "include",
+        "tool_choice",
+        "safety_identifier",
+        "prompt_cache_key",
+        "conversation",
+        PREVIOUS,
+    }
+)
+_ENDINGS = ("response.completed", "response.incomplete")
+_FAILURES = ("error", "response.failed")
+# Events that add to the answer proper; other deltas are shown beside it.
+_ANSWERING = ("response.output_text.delta", "response.refusal.delta")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponsesRequest(GuardedRequest):
+    """A request of the Responses API."""
+
+    def noticed(self, body: Mapping[str, object], notice: str) -> Mapping[str, object]:
+        """Return the body with a notice after the developer's instructions."""
+        own = string(body.get("instructions"))
+        return {**body, "instructions": f"{own}\n\n{notice}" if own else notice}
+
+
+class ResponsesWire:
+    """`POST /v1/responses`."""
+
+    path = "/responses"
+    operation = "responses"
+
+    def __init__(self) -> None:
+        self._sequence = -1
+        self._items = 0
+
+    def new_id(self) -> str:
+        """Return an id for a response of our own."""
+        return f"resp_pg{secrets.token_hex(16)}"
+
+    def read_request(self, raw: bytes, limits: Limits) -> ResponsesRequest:
+        """Read a request; `input` is a text or a list of items."""
+        body = read_json(raw)
+        check_keys(body, "body", _KNOWN)
+        reading = Reading(limits=limits)
+        instructions = body.get("instructions")
+        reading.message(Role.SYSTEM, string(instructions), ("instructions",))
+        _read_input(reading, body.get("input", ""))
+        read_fields(reading, body, NOT_READ)
+        conversation = body.get("conversation")
+        return ResponsesRequest(
+            raw=raw,
+            body=body,
+            messages=tuple(reading.messages),
+            contents=tuple(reading.contents),
+            system="\n".join(text for text in reading.system if text),
+            unjudged=tuple(dict.fromkeys(reading.unjudged)),
+            model=string(body.get("model")),
+            is_stream=checked_flag(body, "stream"),
+            end_user=string(body.get("user")),
+            continues=string(body.get(PREVIOUS))
+            or string(conversation)
+            or string(mapping(conversation).get("id")),
+        )
+
+    def read_answer(self, raw: bytes) -> Completion | None:
+        """Read a whole response."""
+        body = parsed(raw)
+        if body is None or not isinstance(body.get("output"), list):
+            return None
+        return _completion(body)
+
+    def event_reader(self) -> ResponsesReader:
+        """Return a reader of one response's events."""
+        return ResponsesReader()
+
+    def refusal(self, request: GuardedRequest, refusal: Refusal) -> Mapping[str, object]:
+        """Return a response that refuses; `incomplete_details` says why."""
+        del request
+        texts = [text for text in (refusal.sent, refusal.text) if text]
+        return {
+            "id": refusal.id,
+            "object": "response",
+            "created_at": refusal.created,
+            "status": "completed",
+            "error": None,
+            "incomplete_details": {"reason": CONTENT_FILTER},
+            "instructions": None,
+            "metadata": {},
+            "model": refusal.model,
+            "output": [_message(text) for text in texts],
+            "parallel_tool_calls": True,
+            "temperature": None,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": None,
+            "usage": {
+                "input_tokens": 0,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": 0,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": 0,
+            },
+        }
+
+    def refusal_events(self, request: GuardedRequest, refusal: Refusal) -> Iterator[bytes]:
+        """Yield one more message that refuses, and the end of the response."""
+        whole = self.refusal(request, refusal)
+        if not refusal.begun:
+            begun = {**whole, "status": "in_progress", "output": []}
+            yield self._named("response.created", response=begun)
+            yield self._named("response.in_progress", response=begun)
+        message = _message(refusal.text)
+        part = mapping(objects(message["content"])[0])
+        at = {"output_index": self._items}
+        within = {**at, "item_id": message["id"], "content_index": 0}
+        opened = {**message, "status": "in_progress", "content": []}
+        yield self._named("response.output_item.added", **at, item=opened)
+        yield self._named("response.content_part.added", **within, part={**part, "text": ""})
+        delta = {**within, "logprobs": []}
+        yield self._named("response.output_text.delta", **delta, delta=refusal.text)
+        yield self._named("response.output_text.done", **delta, text=refusal.text)
+        yield self._named("response.content_part.done", **within, part=part)
+        yield self._named("response.output_item.done", **at, item=message)
+        yield self._named("response.completed", response=whole)
+
+    def event(self, data: str) -> bytes:
+        """Return one event as it came; counts what the client has got."""
+        body = parsed(data) or {}
+        number = body.get("sequence_number")
+        self._sequence = number if isinstance(number, int) else self._sequence + 1
+        self._items += body.get("type") == "response.output_item.added"
+        return passed_on(data)
+
+    def end(self) -> bytes:
+        """Return nothing: the last event is the end."""
+        return b""
+
+    def error_body(self, error: ApiError) -> Mapping[str, object]:
+        """Return an error in OpenAI's shape."""
+        return openai_error(error)
+
+    def error_events(self, error: ApiError) -> Iterator[bytes]:
+        """Yield an error event, which ends a response."""
+        yield self._named("error", code=error.code, message=str(error.detail), param=error.param)
+
+    def _named(self, kind: str, **fields: object) -> bytes:
+        self._sequence += 1
+        return named_event({"type": kind, "sequence_number": self._sequence, **fields})
+
+
+class ResponsesReader:
+    """Reads the events of one response.
+
+    The last events repeat the whole text. What they hold beyond the deltas is shown as well.
+    """
+
+    def __init__(self) -> None:
+        self._shown_chars = 0
+        self._output_index: object = None
+
+    def read(self, data: str) -> Completion | None:
+        """Return what an event brings."""
+        body = parsed(data)
+        kind = string(body.get("type")) if body is not None else ""
+        if body is None or not kind:
+            return None
+        if kind in _FAILURES:
+            return Completion(is_error=True)
+        if kind in _ENDINGS:
+            return self._ended(mapping(body.get("response")))
+        delta = string(body.get("delta"))
+        if not delta:
+            if kind == "response.created":
+                return _completion(mapping(body.get("response")))
+            return self._beside(kind, body)
+        self._shown_chars += len(delta)
+        is_answer = kind in _ANSWERING
+        gap = "\n" if is_answer and self._is_next_item(body) else ""
+        text = gap + delta if is_answer else ""
+        return Completion(choices=(ChoiceText(index=0, text=text, shown=gap + delta),))
+
+    def _beside(self, kind: str, body: Mapping[str, object]) -> Completion:
+        """Read an event that opens or closes an item; what it repeats is not shown twice."""
+        item = mapping(body.get("item"))
+        shown = _shown(item) or "".join(string(body.get(name)) for name in ("arguments", "text"))
+        if not shown or (not kind.endswith(".added") and len(shown) <= self._shown_chars):
+            return Completion()
+        self._shown_chars += len(shown)
+        return Completion(choices=(ChoiceText(index=0, text="", shown=shown),))
+
+    def _is_next_item(self, body: Mapping[str, object]) -> bool:
+        before, self._output_index = self._output_index, body.get("output_index")
+        return before is not None and before != self._output_index
+
+    def _ended(self, response: Mapping[str, object]) -> Completion:
+        whole = _completion(response)
+        repeated = sum(len(choice.shown) for choice in whole.choices) <= self._shown_chars
+        return Completion(choices=() if repeated else whole.choices, is_last=True)
+
+
+def _completion(response: Mapping[str, object]) -> Completion:
+    items = objects(response.get("output"))
+    created = response.get("created_at")
+    text = "\n".join(_spoken(item) for item in items if item.get("type") == "message")
+    shown = "\n".join(_shown(item) for item in items)
+    return Completion(
+        choices=(ChoiceText(index=0, text=text, shown=shown),) if items else (),
+        id=string(response.get("id")),
+        model=string(response.get("model")),
+        created=int(created) if isinstance(created, (int, float)) else 0,
+        is_last=True,
+        is_error=bool(response.get("error")),
+    )
+
+
+def _spoken(item: Mapping[str, object]) -> str:
+    parts = objects(item.get("content"))
+    return "".join(string(part.get("text")) or string(part.get("refusal")) for part in parts)
+
+
+def _shown(item: Mapping[str, object]) -> str:
+    return _spoken(item) if item.get("type") == "message" else "\n".join(prose_in(item)[0])
+
+
+def _message(text: str) -> dict[str, object]:
+    return {
+        "id": f"msg_pg{secrets.token_hex(16)}",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": text, "annotations": []}],
+    }
+
+
+def _read_input(reading: Reading, given: object) -> None:
+    if isinstance(given, str):
+        reading.message(Role.USER, given, ("input",))
+        return
+    if not isinstance(given, list):
+        raise invalid("input", "must be a text or a list of items")
+    check_count(given, "input", reading.limits)
+    _read_items(reading, given)
+
+
+def _read_items(reading: Reading, items: Sequence[object]) -> None:
+    """Read items in their order, save that what the model made follows its message.
+
+    So a client that resends reasoning and calls shows the history as it was stored.
+    """
+    made: list[tuple[object, Place]] = []
+    for at, item in enumerate(items):
+        place = ("input", at)
+        if not isinstance(item, dict):
+            raise invalid(name_of(place), "must be an object")
+        check_keys(item, name_of(place), _KNOWN)
+        kind = string(item.get("type")) or "message"
+        is_answer = kind == "message" and item.get("role") == "assistant"
+        is_last = at == len(items) - 1
+        if kind != "message" and not kind.endswith(("_output", "_response")):
+            made.append((item, place))
+            continue
+        if made and (not is_answer or is_last):
+            _read_made(reading, made)
+        if kind == "message":
+            read_message(reading, item, place, is_last=is_last)
+        else:
+            _read_output(reading, item, place)
+    _read_made(reading, made)
+
+
+def _read_made(reading: Reading, made: list[tuple[object, Place]]) -> None:
+    for item, place in made:
+        reading.side_text(item, place)
+    made.clear()
+
+
+def _read_output(reading: Reading, item: Mapping[str, object], place: Place) -> None:
+    output = item.get("output")
+    if isinstance(output, (str, list)):
+        own, others = parts_in(output, (*place, "output"))
+        texts = [*own, *(reading.prose(part, where) for part, where in others)]
+        text = "\n".join(each for each in texts if each)
+        reading.message(Role.TOOL, text, (*place, "output"))
+    else:
+        reading.side_text(item, place)

@@ -1,0 +1,99 @@
+"""A yes or no for proxies that ask before they forward: Envoy's ext_authz, forward-auth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from promptguard.config import ServiceConfig
+from promptguard.service.anthropic_wire import MessagesWire
+from promptguard.service.auth import Scope, permitted
+from promptguard.service.body import Limits, read_json
+from promptguard.service.completions_wire import CompletionsWire
+from promptguard.service.errors import error_body, error_responses
+from promptguard.service.intake import Incoming
+from promptguard.service.openai_wire import ChatWire
+from promptguard.service.replies import ReplyRecorder
+from promptguard.service.responses_wire import ResponsesWire
+from promptguard.service.routes.chat_openapi import described
+from promptguard.service.sessions import Owner, given_session_id
+from promptguard.service.verdicts import verdict_headers
+from promptguard.service.wire import Wire
+
+_METHODS = ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
+# Where proxies tell the path that the client asked for.
+_PATH_HEADERS = ("x-envoy-original-path", "x-original-uri", "x-forwarded-uri")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckApi:
+    """Handler of the check routes."""
+
+    recorder: ReplyRecorder
+    config: Callable[[], ServiceConfig]
+
+    async def check(self, request: Request, path: str = "") -> Response:
+        """Answer 200 where a request may pass and 403 where not; no body, or none of ours, passes.
+
+        A proxy cannot take a poisoned content out of a request, so that is a 403 as well.
+        """
+        principal = permitted(request, Scope.GUARD)
+        raw = await request.body()
+        wire = _wire_of(request, path, read_json(raw)) if raw.strip() else None
+        if wire is None:
+            return Response(headers={"x-promptguard-judged": "false"})
+        config = self.config()
+        limits = Limits(
+            max_messages=config.max_messages,
+            max_chars=self.recorder.controller.config.max_chars,
+        )
+        asked = wire.read_request(raw, limits)
+        intake = self.recorder.intake
+        admission = await intake.admit(
+            Incoming(
+                owner=Owner(principal=principal, end_user=asked.end_user),
+                messages=asked.messages,
+                contents=asked.contents,
+                system=asked.system,
+                session_id=given_session_id(config.session_fields, request.headers, asked.body),
+                learns_replies=True,
+                operation=wire.operation,
+                model=asked.model,
+            )
+        )
+        intake.remember(admission, admission.state, "")
+        headers = verdict_headers(admission.result)
+        if not admission.result.is_blocked and not admission.stripped:
+            return Response(headers=headers)
+        body = error_body(403, self.recorder.refusal, code=config.block_code, param="messages")
+        return JSONResponse(body, 403, headers)
+
+
+def _wire_of(request: Request, path: str, body: Mapping[str, object]) -> Wire | None:
+    """Return the format of a request: by the path the client asked for, else by its fields."""
+    asked = next((request.headers[n] for n in _PATH_HEADERS if n in request.headers), path)
+    if asked.partition("?")[0].rstrip("/").endswith("/messages"):
+        return MessagesWire()
+    if "messages" in body:
+        return ChatWire()
+    if "prompt" in body and "input" not in body:
+        return CompletionsWire()
+    is_embedding = asked.partition("?")[0].rstrip("/").endswith("/embeddings")
+    return ResponsesWire() if "input" in body and not is_embedding else None
+
+
+def check_routes(api: CheckApi) -> APIRouter:
+    """Return the check routes; a proxy may append the path that it guards."""
+    routes = APIRouter(tags=["guard"], responses=error_responses())
+    for path in ("/v1/guard/check", "/v1/guard/check/{path:path}"):
+        routes.add_api_route(
+            path,
+            api.check,
+            methods=["POST"],
+            openapi_extra=described("May this request pass?", "messages"),
+        )
+        routes.add_api_route(path, api.check, methods=_METHODS, include_in_schema=False)
+    return routes

@@ -1,0 +1,89 @@
+"""The gateway's embeddings: passed through, their texts judged as untrusted content and marked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request, Response
+
+from promptguard.service.auth import Scope, permitted
+from promptguard.service.body import check_count, invalid, read_json
+from promptguard.service.errors import ApiError, error_responses
+from promptguard.service.routes.chat import Gateway
+from promptguard.service.routes.chat_openapi import described
+from promptguard.service.upstream import headers_back, while_connected
+from promptguard.turns.input import Content
+from promptguard.verdict import Action, ContentFinding
+
+PATH = "/embeddings"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingsApi:
+    """Handler of the embeddings route. Nothing is stored: a text is no turn of a session."""
+
+    gateway: Gateway
+
+    async def embed(self, request: Request) -> Response:
+        """Pass a request through with the judgement of its texts in the headers.
+
+        It is refused only where the policy blocks poisoned content.
+        """
+        permitted(request, Scope.GUARD)
+        raw = await request.body()
+        contents, is_judged = self._contents(raw)
+        controller = self.gateway.recorder.controller
+        findings = await asyncio.to_thread(controller.judge.contents.judge, contents, "")
+        headers = _headers(findings, is_judged=is_judged)
+        if controller.config.mode == "enforce" and headers[_ACTION] == Action.BLOCK:
+            refusal = self.gateway.recorder.refusal
+            raise self.gateway.blocked_error(refusal).with_headers(headers)
+        call = self.gateway.upstream.send(
+            "POST", PATH, body=raw, headers=self.gateway.passed_headers(request)
+        )
+        try:
+            response = await while_connected(request, call)
+        except ApiError as error:
+            raise error.with_headers(headers) from None
+        back = {**headers_back(response), **headers}
+        return Response(response.content, response.status_code, back)
+
+    def _contents(self, raw: bytes) -> tuple[tuple[Content, ...], bool]:
+        """Return the texts to embed, and whether all of the input is text."""
+        given = read_json(raw).get("input")
+        if not isinstance(given, (str, list)):
+            raise invalid("input", "must be text or a list of texts")
+        items = given if isinstance(given, list) else [given]
+        check_count(items, "input", self.gateway.limits)
+        texts = [(at, item) for at, item in enumerate(items) if isinstance(item, str)]
+        contents = tuple(Content(text=text, origin=f"input[{at}]") for at, text in texts)
+        return contents, len(texts) == len(items)
+
+
+_ACTION = "x-promptguard-action"
+
+
+def _headers(findings: Sequence[ContentFinding], *, is_judged: bool) -> dict[str, str]:
+    actions = [finding.action for finding in findings]
+    worst = max(actions, key=lambda action: action.severity, default=Action.ALLOW)
+    flagged = [finding.origin for finding in findings if finding.action is not Action.ALLOW]
+    headers = {
+        # An index is no conversation: a text is marked there, not replaced.
+        _ACTION: (Action.ANNOTATE if worst is Action.STRIP else worst).value,
+        "x-promptguard-risk": f"{max((f.risk for f in findings), default=0.0):.4f}",
+    }
+    if flagged:
+        headers["x-promptguard-flagged"] = ", ".join(flagged[:16])
+    if not is_judged:
+        headers["x-promptguard-not-judged"] = "input"
+    return headers
+
+
+def embedding_routes(api: EmbeddingsApi) -> APIRouter:
+    """Return the embeddings route."""
+    routes = APIRouter(tags=["gateway"], responses=error_responses(502, 504))
+    description = described("Embeddings, marked", "input")
+    routes.add_api_route("/v1/embeddings", api.embed, methods=["POST"], openapi_extra=description)
+    return routes
