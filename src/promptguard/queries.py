@@ -67,7 +67,8 @@ class StoredTurn:
 class TurnFilter:
     """Which turns count; what is empty or None restricts nothing.
 
-    `since` and `until` are seconds since the epoch, the first included, the second not.
+    `tag`, `signal` and `reason` are asked of turns that were interfered with: every harmless turn
+    has a strongest signal too. `since` and `until` are seconds since the epoch, the first included, the second not.
     """
 
     actions: tuple[Action, ...] = ()
@@ -92,7 +93,15 @@ class TurnFilter:
             and self.is_demo in (None, turn.is_demo)
             and (self.since is None or turn.second >= self.since)
             and (self.until is None or turn.second < self.until)
+            and (not self.asks_flagged or turn.is_flagged)
         )
+
+    @property
+    def asks_flagged(self) -> bool:
+        """Whether only turns that were interfered with can fit."""
+        if self.tag or self.signal or self.reason:
+            return True
+        return bool(self.actions) and all(a.severity >= FLAGGED_SEVERITY for a in self.actions)
 
     @property
     def restricts_turns(self) -> bool:
@@ -178,6 +187,11 @@ class OverviewQuery:
     def turns(self) -> TurnFilter:
         """The turns that count."""
         return TurnFilter(since=self.since, until=self.until, is_demo=self.is_demo)
+
+    @property
+    def buckets(self) -> int:
+        """How many stretches there are; the last may be shorter."""
+        return max(0, -(-(self.until - self.since) // self.bucket_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,13 +72,17 @@ _POSTGRES_1 = (
     "CREATE INDEX guard_labels_session ON guard_labels (tenant, session_id, timestamp)",
 )
 
-# Turns are indexed by time for the overview, and once more where they were interfered with, which
-# few are: all but the overview's first chart read only those.
+# The first index covers the chart over time. The second holds the few turns that were interfered
+# with; SQLite chooses it only where it covers, and PostgreSQL bounds the size of an index row.
 _INDEXES_2 = (
     """CREATE INDEX guard_turns_time
-        ON guard_turns (tenant, is_demo, second, action, latency_ms)""",
-    "CREATE INDEX guard_turns_flagged ON guard_turns (tenant, second) WHERE severity >= 2",
+        ON guard_turns (tenant, second, is_demo, action, latency_ms)""",
     "CREATE INDEX guard_turns_labelled ON guard_turns (tenant, label) WHERE label <> ''",
+)
+_FLAGGED = "CREATE INDEX guard_turns_flagged ON guard_turns ({}) WHERE severity >= 2"
+_COVERED = (
+    "tenant, second, is_demo, severity, action, signal, reason, tags, language, key_name, "
+    "session_id"
 )
 _SQLITE_2 = (
     *(
@@ -108,6 +112,7 @@ _SQLITE_2 = (
         PRIMARY KEY (tenant, session_id, turn),
         FOREIGN KEY (tenant, session_id) REFERENCES guard_sessions ON DELETE CASCADE)""",
     *_INDEXES_2,
+    _FLAGGED.format(_COVERED),
 )
 _POSTGRES_2 = (
     """ALTER TABLE guard_sessions
@@ -134,6 +139,7 @@ _POSTGRES_2 = (
         PRIMARY KEY (tenant, session_id, turn),
         FOREIGN KEY (tenant, session_id) REFERENCES guard_sessions ON DELETE CASCADE)""",
     *_INDEXES_2,
+    _FLAGGED.format("tenant, second"),
 )
 
 MIGRATIONS = (

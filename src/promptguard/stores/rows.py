@@ -16,6 +16,7 @@ from promptguard.stores.language import language_of
 from promptguard.verdict import Action, Verdict
 
 _SEARCHED_CHARS = 4000
+_REASON_CHARS = 300
 TURN_COLUMNS = (
     "tenant, session_id, turn, position, second, action, severity, turn_risk, signal, reason, "
     "tags, language, key_name, latency_ms, is_demo, label, words"
@@ -166,7 +167,7 @@ def _turn(
         action=verdict.action,
         turn_risk=verdict.turn_risk,
         signal=strongest.signal if strongest else "content" if poisoned else "",
-        reason=reason,
+        reason=_printable(reason[:_REASON_CHARS]),
         tags=verdict.tags,
         language=language_of(text),
         key=key_name(key.session_id),

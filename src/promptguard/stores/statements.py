@@ -6,9 +6,9 @@ Statements are written once, in SQLite's words; `Statement.for_postgres` names t
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from promptguard.protocols import SessionQuery
@@ -173,11 +173,22 @@ def precision_of(rows: Rows) -> Precision:
 def overview(query: OverviewQuery) -> dict[str, Statement]:
     """Ask everything an overview shows, by name."""
     found = _turn_conditions(query.turns, query.tenant)
+    anytime = _turn_conditions(replace(query.turns, since=None, until=None), query.tenant)
+    values = {**found.values, "start": query.since, "width": query.bucket_s}
     wanted = {
-        "buckets": Statement(
+        # Counting stretch by stretch reads the index in order; grouping all turns would sort them.
+        "totals": Statement(
+            sql=f"""WITH RECURSIVE b(n) AS (
+                SELECT 0 UNION ALL SELECT n + 1 FROM b WHERE n + 1 < :count)
+            SELECT b.n, (SELECT count(*) FROM guard_turns t WHERE {anytime.where}
+                AND t.second >= :start + b.n * :width
+                AND t.second < :start + (b.n + 1) * :width AND t.second < :until) FROM b""",
+            values={**values, "count": query.buckets},
+        ),
+        "flagged": Statement(
             sql=f"""SELECT (t.second - :start) / :width, t.action, count(*) FROM guard_turns t
-            WHERE {found.where} GROUP BY 1, 2""",
-            values={**found.values, "start": query.since, "width": query.bucket_s},
+            WHERE {found.where} AND t.severity >= 2 GROUP BY 1, 2""",
+            values=values,
         ),
         "latency": Statement(
             sql=f"""SELECT t.latency_ms FROM guard_turns t
@@ -201,17 +212,14 @@ def overview(query: OverviewQuery) -> dict[str, Statement]:
 
 def overview_of(query: OverviewQuery, answers: Mapping[str, Rows]) -> Overview:
     """Return the overview from the answers to `overview`."""
-    counted: Counter[tuple[int, str]] = Counter()
-    for bucket, action, count in answers["buckets"]:
-        counted[int(bucket), action] += count
     counts = {
         name: tuple(Count(name=n, turns=int(t), blocked=int(b)) for n, t, b in answers[name])
         for name in _GROUPS
     }
-    counts["tags"] = tags_apart(counts["tags"], query.top)
+    counts["tags"] = _tags_apart(counts["tags"], query.top)
     return Overview(
-        buckets=buckets_of(query, counted),
-        latency=latency_of([row[0] for row in answers["latency"]]),
+        buckets=_buckets(query, dict(answers["totals"]), answers["flagged"]),
+        latency=_latency([row[0] for row in answers["latency"]]),
         **counts,
     )
 
@@ -219,9 +227,14 @@ def overview_of(query: OverviewQuery, answers: Mapping[str, Rows]) -> Overview:
 def overview_of_turns(query: OverviewQuery, turns: Sequence[StoredTurn]) -> Overview:
     """Return the overview that the databases would make of `turns`."""
     flagged = [turn for turn in turns if turn.is_flagged]
-    buckets = Counter(((t.second - query.since) // query.bucket_s, t.action.value) for t in turns)
+
+    def bucket(turn: StoredTurn) -> int:
+        return (turn.second - query.since) // query.bucket_s
+
+    actions = Counter((bucket(turn), turn.action.value) for turn in flagged)
     answers: dict[str, Rows] = {
-        "buckets": [(*names, count) for names, count in buckets.items()],
+        "totals": list(Counter(map(bucket, turns)).items()),
+        "flagged": [(*names, count) for names, count in actions.items()],
         "latency": [(t.latency_ms,) for t in turns if t.latency_ms is not None],
     }
     for name, column in _GROUPS.items():
@@ -235,27 +248,24 @@ def overview_of_turns(query: OverviewQuery, turns: Sequence[StoredTurn]) -> Over
     return overview_of(query, answers)
 
 
-def buckets_of(query: OverviewQuery, counted: Mapping[tuple[int, str], int]) -> tuple[Bucket, ...]:
+def _buckets(query: OverviewQuery, totals: Mapping[int, int], flagged: Rows) -> tuple[Bucket, ...]:
     """Return every stretch of time, also those without turns."""
-    by_bucket: dict[int, Counter[str]] = {}
-    for (number, action), count in counted.items():
-        by_bucket.setdefault(number, Counter())[action] += count
-    made = []
-    for number in range(-(-(query.until - query.since) // query.bucket_s)):
-        actions = by_bucket.get(number, Counter())
-        made.append(
-            Bucket(
-                start=query.since + number * query.bucket_s,
-                turns=actions.total(),
-                steered=actions[Action.STEER] + actions[Action.REVIEW],
-                stripped=actions[Action.STRIP],
-                blocked=actions[Action.BLOCK],
-            )
+    by_bucket: dict[int, Counter[str]] = defaultdict(Counter)
+    for number, action, count in flagged:
+        by_bucket[int(number)][action] += count
+    return tuple(
+        Bucket(
+            start=query.since + number * query.bucket_s,
+            turns=totals.get(number, 0),
+            steered=by_bucket[number][Action.STEER] + by_bucket[number][Action.REVIEW],
+            stripped=by_bucket[number][Action.STRIP],
+            blocked=by_bucket[number][Action.BLOCK],
         )
-    return tuple(made)
+        for number in range(query.buckets)
+    )
 
 
-def tags_apart(combinations: Sequence[Count], top: int) -> tuple[Count, ...]:
+def _tags_apart(combinations: Sequence[Count], top: int) -> tuple[Count, ...]:
     """Count single tags from counted combinations such as `|LLM01|AML.T0054|`."""
     turns: Counter[str] = Counter()
     blocked: Counter[str] = Counter()
@@ -267,7 +277,7 @@ def tags_apart(combinations: Sequence[Count], top: int) -> tuple[Count, ...]:
     return tuple(Count(name=tag, turns=turns[tag], blocked=blocked[tag]) for tag in ranked)
 
 
-def latency_of(values_ms: Sequence[float]) -> Latency | None:
+def _latency(values_ms: Sequence[float]) -> Latency | None:
     """Return median and 95th percentile; None without values."""
     if not values_ms:
         return None
@@ -338,8 +348,8 @@ def _turn_conditions(turns: TurnFilter, tenant: str | None) -> _Conditions:
         names = {f"action{n}": action.value for n, action in enumerate(turns.actions)}
         found.texts.append(f"t.action IN ({', '.join(f':{name}' for name in names)})")
         found.values |= names
-        if all(action.severity >= Action.STEER.severity for action in turns.actions):
-            found.texts.append("t.severity >= 2")
+    if turns.asks_flagged:
+        found.texts.append("t.severity >= 2")
     if turns.tag:
         found.texts.append("instr(t.tags, :tag) > 0")
         found.values["tag"] = f"|{turns.tag}|"
