@@ -218,7 +218,9 @@ def overview_of(query: OverviewQuery, answers: Mapping[str, Rows]) -> Overview:
     }
     counts["tags"] = _tags_apart(counts["tags"], query.top)
     return Overview(
-        buckets=_buckets(query, dict(answers["totals"]), answers["flagged"]),
+        buckets=_buckets(
+            query, {int(n): int(count) for n, count in answers["totals"]}, answers["flagged"]
+        ),
         latency=_latency([row[0] for row in answers["latency"]]),
         **counts,
     )
