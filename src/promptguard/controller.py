@@ -186,9 +186,11 @@ class Controller:
                 or SessionState(session_id=key.session_id, tenant=key.tenant)
             )
             at = self._clock() if now is None else now
+            started = time.perf_counter()
             result = await self._judged(state, turn, at)
+            latency_ms = (time.perf_counter() - started) * 1000
             try:
-                return await self._saved(state, result, turn, at)
+                return await self._saved(state, result, turn, at, latency_ms)
             except VersionConflict:
                 if known is not None:
                     raise
@@ -382,12 +384,17 @@ class Controller:
         )
 
     async def _saved(
-        self, before: SessionState, result: TurnResult, turn: TurnInput, now: float
+        self,
+        before: SessionState,
+        result: TurnResult,
+        turn: TurnInput,
+        now: float,
+        latency_ms: float,
     ) -> TurnResult:
         spoken = [(Role.USER, turn.text), *((Role.TOOL, c.text) for c in turn.contents)]
         if result.is_blocked and result.reply:
             spoken.append((Role.ASSISTANT, result.reply))
-        verdict = result.verdict.to_json()
+        verdict = replace(result.verdict, latency_ms=round(latency_ms, 1)).to_json()
         entries = tuple(
             entry_of(
                 role,

@@ -9,6 +9,17 @@ from typing import Protocol
 from promptguard.conversation import Message
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.model.reading import ContextReading, DocumentReading, MessageReading
+from promptguard.queries import (
+    LabelFilter,
+    Overview,
+    OverviewQuery,
+    Precision,
+    SessionPage,
+    SessionSort,
+    TurnFilter,
+    TurnQuery,
+    TurnRow,
+)
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.text.views import TextViews
 from promptguard.usage import Usage
@@ -195,23 +206,33 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuery:
-    """Which sessions to list, newest first; `tenant` None means all tenants."""
+    """Which sessions to list, the highest of `sort` first; `tenant` None means all tenants.
+
+    `contains` is a literal part of the id. Every word of `search` must be in the id, or in the
+    kept text of one turn, in any case. A session fits `turns` where one of its turns does.
+    """
 
     tenant: str | None = "default"
     min_mode: int = 0
     contains: str = ""
+    search: str = ""
+    turns: TurnFilter = field(default_factory=TurnFilter)
+    label: LabelFilter = LabelFilter.ANY
+    sort: SessionSort = SessionSort.UPDATED
+    is_ascending: bool = False
     limit: int = 100
     offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLabel:
-    """What a person said of a session: a true attack or a false alarm."""
+    """What a person said of a session, or of one turn of it: a true attack or a false alarm."""
 
     verdict: str
     author: str
     timestamp: float
     note: str = ""
+    turn: int | None = None
 
 
 class SessionStore(Protocol):
@@ -233,13 +254,28 @@ class SessionStore(Protocol):
         """Return every stored message in order."""
 
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
-        """Return the newest states that fit the query."""
+        """Return the states that fit the query, in its order."""
+
+    async def page(self, query: SessionQuery) -> SessionPage:
+        """Return the sessions that fit the query as rows of a list, and how many fit in all."""
+
+    async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
+        """Return judged turns, the newest first."""
+
+    async def overview(self, query: OverviewQuery) -> Overview:
+        """Sum up the judged turns of a stretch of time."""
+
+    async def precision(self, tenant: str | None = "default") -> Precision:
+        """Count what people said of flagged turns."""
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""
 
     async def put_label(self, key: SessionKey, label: SessionLabel) -> None:
-        """Record a person's verdict; raises SessionNotFound."""
+        """Record a person's verdict; raises SessionNotFound.
+
+        The newest label counts for the session, and for its turn or, without one, all its turns.
+        """
 
     async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:
         """Return the verdicts given on a session, oldest first."""

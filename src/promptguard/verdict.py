@@ -115,6 +115,7 @@ class Verdict:
     `action`. `accumulated_risk` is what the session has shown; `mode` names its range. `prior`
     and the nats of `evidence` add up to the log-odds of `turn_risk`. `readers` were asked.
     `fault` says why no judge could judge, or why a further one did not; then `action` is policy.
+    `latency_ms` is how long judging took, in the stored form only.
     """
 
     turn: int
@@ -137,6 +138,7 @@ class Verdict:
     readers: tuple[str, ...] = ()
     is_truncated: bool = False
     fault: str = ""
+    latency_ms: float | None = None
 
     @property
     def top_evidence(self) -> tuple[Evidence, ...]:

@@ -43,7 +43,7 @@ def turn_of(turn: int, timestamp: float) -> TurnRecord:
         content_hash="h",
         timestamp=timestamp,
         message_risk=0.0,
-        risk=0.0,
+        turn_risk=0.0,
         mode=Mode.SAFE,
         action=Action.ALLOW,
         reply=ReplyRecord(kind=ReplyKind.COMPLIED, excerpt="answer", timestamp=timestamp + 1),

@@ -23,7 +23,7 @@ from promptguard.protocols import SessionLabel
 from promptguard.state import SessionState
 from promptguard.stores.migrations import MIGRATIONS, Migration
 from promptguard.stores.postgres import PostgresStore
-from promptguard.stores.postgres_link import PostgresLink
+from promptguard.stores.postgres_connection import PostgresLink
 from promptguard.testing import ManualClock
 
 
@@ -173,7 +173,7 @@ async def test_listening_goes_on_after_a_restart(postgres_server: Any, postgres_
 async def test_concurrent_opening_migrates_once(postgres_url: str) -> None:
     """Ten stores opened at once all work, and each step was applied exactly once."""
     step = Migration(
-        number=2,
+        number=len(MIGRATIONS) + 1,
         purpose="count applications",
         sqlite=(),
         postgres=(

@@ -24,7 +24,7 @@ from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import open_store
 from promptguard.stores.migrations import MIGRATIONS, Migration
 from promptguard.stores.sqlite import SqliteStore
-from promptguard.stores.sqlite_file import SqliteFile
+from promptguard.stores.sqlite_connection import SqliteFile
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ async def test_forgotten_text_is_gone_from_the_file(path: Path) -> None:
 def test_concurrent_opening_migrates_once(path: Path) -> None:
     """Ten openings at once all succeed and each step was applied exactly once."""
     count = Migration(
-        number=2,
+        number=len(MIGRATIONS) + 1,
         purpose="count applications",
         sqlite=("CREATE TABLE applied (x)", "INSERT INTO applied VALUES (1)"),
         postgres=(),
@@ -238,7 +238,9 @@ async def test_an_older_file_is_brought_up_to_date(path: Path) -> None:
     store = open_store(f"sqlite:{path}")
     await add_turn(store, "a 0")
     await store.close()
-    step = Migration(number=2, purpose="more", sqlite=("CREATE TABLE more (x)",), postgres=())
+    step = Migration(
+        number=len(MIGRATIONS) + 1, purpose="more", sqlite=("CREATE TABLE more (x)",), postgres=()
+    )
     connection = SqliteFile(path=path).connect((*MIGRATIONS, step))
     assert connection.execute("SELECT count(*) FROM guard_sessions").fetchone() == (1,)
     assert connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
@@ -248,7 +250,10 @@ async def test_an_older_file_is_brought_up_to_date(path: Path) -> None:
 def test_a_failed_migration_leaves_the_file_as_it_was(path: Path) -> None:
     """A step that fails half way is undone with all its statements."""
     step = Migration(
-        number=2, purpose="bad", sqlite=("CREATE TABLE half (x)", "SELEKT"), postgres=()
+        number=len(MIGRATIONS) + 1,
+        purpose="bad",
+        sqlite=("CREATE TABLE half (x)", "SELEKT"),
+        postgres=(),
     )
     SqliteFile(path=path).connect().close()
     with pytest.raises(StoreError):
@@ -283,3 +288,25 @@ async def test_many_sessions_are_redacted_in_steps(path: Path) -> None:
     assert await store.redact(before=100.0) == 205
     assert await store.redact(before=100.0) == 0
     await store.close()
+
+
+async def test_forgotten_text_is_in_no_file(path: Path) -> None:
+    """Neither deleting nor redacting leaves the words in the database or its log."""
+    store = open_store(f"sqlite:{path}")
+    await add_turn(store, "unforgettable 0")
+    assert any(b"unforgettable" in each.read_bytes() for each in path.parent.iterdir())
+    await store.redact(before=5.0)
+    assert not any(b"unforgettable" in each.read_bytes() for each in path.parent.iterdir())
+    await add_turn(store, "regrettable 1")
+    await store.delete(KEY)
+    assert not any(b"regrettable" in each.read_bytes() for each in path.parent.iterdir())
+    await store.close()
+
+
+async def test_a_store_that_must_exist_is_not_created(path: Path) -> None:
+    """Reading in the wrong folder is an error that names the path, and leaves nothing behind."""
+    store = open_store(f"sqlite:{path}", must_exist=True)
+    with pytest.raises(StoreError, match=str(path)):
+        await store.load(KEY)
+    await store.close()
+    assert list(path.parent.iterdir()) == []

@@ -13,13 +13,13 @@ from itertools import count
 from promptguard.controller import Controller
 from promptguard.errors import PromptGuardError, StoreError
 from promptguard.protocols import SessionQuery
+from promptguard.queries import DEMO_PREFIX
 from promptguard.scenarios import Scenario, shipped_scenarios
 from promptguard.service.telemetry import Telemetry, log
 from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 
 RETENTION_INTERVAL_S = 3600.0
-DEMO_PREFIX = "demo:"
 # Longer scenarios test forgetting; nobody would read them in a demonstration.
 MAX_DEMO_TURNS = 30
 _DAY_S = 86_400.0

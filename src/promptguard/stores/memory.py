@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from promptguard.errors import SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.queries import (
+    Overview,
+    OverviewQuery,
+    Precision,
+    SessionPage,
+    SessionRow,
+    SessionSort,
+    StoredTurn,
+    TurnQuery,
+    TurnRow,
+    fits_label,
+    is_demo,
+)
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores.checks import check_key, check_save, closed, conflict, key_of
 from promptguard.stores.feed import ChangeFeed
 from promptguard.stores.redaction import without_old_text
+from promptguard.stores.rows import key_name, turns_of
+from promptguard.stores.statements import overview_of_turns, precision_of, words_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,6 +34,15 @@ class _Session:
     state: SessionState
     entries: dict[int, TranscriptEntry] = field(default_factory=dict)
     labels: list[SessionLabel] = field(default_factory=list)
+    turns: dict[int, StoredTurn] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return self.labels[-1].verdict if self.labels else ""
+
+    def text(self, turn: StoredTurn | None) -> str | None:
+        entry = None if turn is None else self.entries.get(turn.position)
+        return None if entry is None else entry.content
 
 
 class MemoryStore:
@@ -47,6 +72,9 @@ class MemoryStore:
             session = self._sessions[key] = _Session(state=state)
         session.state = state
         session.entries.update((entry.position, entry) for entry in entries)
+        for turn in turns_of(key, entries):
+            known = session.turns.get(turn.turn)
+            session.turns[turn.turn] = replace(turn, label=known.label if known else "")
         self._feed.publish(key)
 
     async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
@@ -55,16 +83,47 @@ class MemoryStore:
         return () if session is None else tuple(e for _, e in sorted(session.entries.items()))
 
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
-        """Return the newest states that fit the query."""
+        """Return the states that fit the query, in its order."""
+        fitting = self._fitting(query)[query.offset : query.offset + query.limit]
+        return tuple(session.state for session in fitting)
+
+    async def page(self, query: SessionQuery) -> SessionPage:
+        """Return the sessions that fit the query as rows of a list, and how many fit in all."""
+        fitting = self._fitting(query)
+        shown = fitting[query.offset : query.offset + query.limit]
+        return SessionPage(rows=tuple(map(_row, shown)), total=len(fitting))
+
+    async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
+        """Return judged turns, the newest first."""
         fitting = [
-            session.state
-            for key, session in self._open_sessions().items()
-            if query.tenant in (None, key.tenant)
-            and session.state.mode >= query.min_mode
-            and query.contains in key.session_id
+            TurnRow(turn=turn, text=session.text(turn))
+            for session in self._open_sessions().values()
+            for turn in session.turns.values()
+            if query.fits(turn)
         ]
-        fitting.sort(key=lambda state: (-state.updated, state.tenant, state.session_id))
+        fitting.sort(key=lambda row: (row.turn.tenant, row.turn.session_id, -row.turn.turn))
+        fitting.sort(key=lambda row: -row.turn.second)
         return tuple(fitting[query.offset : query.offset + query.limit])
+
+    async def overview(self, query: OverviewQuery) -> Overview:
+        """Sum up the judged turns of a stretch of time."""
+        turns = [
+            turn
+            for session in self._open_sessions().values()
+            for turn in session.turns.values()
+            if query.turns.fits(turn) and query.tenant in (None, turn.tenant)
+        ]
+        return overview_of_turns(query, turns)
+
+    async def precision(self, tenant: str | None = "default") -> Precision:
+        """Count what people said of flagged turns."""
+        found = Counter(
+            (turn.label, turn.action)
+            for session in self._open_sessions().values()
+            for turn in session.turns.values()
+            if turn.label and turn.is_flagged and tenant in (None, turn.tenant)
+        )
+        return precision_of([(*names, count) for names, count in found.items()])
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""
@@ -76,6 +135,9 @@ class MemoryStore:
         if session is None:
             raise SessionNotFound("There is no such session to label.")
         session.labels.append(label)
+        for number, turn in session.turns.items():
+            if label.turn in (None, number):
+                session.turns[number] = replace(turn, label=label.verdict)
 
     async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:
         """Return the verdicts given on a session, oldest first."""
@@ -95,12 +157,24 @@ class MemoryStore:
         self._is_closed = True
         await self._feed.close()
 
+    def _fitting(self, query: SessionQuery) -> list[_Session]:
+        words = words_of(query.search)
+        fitting = [s for s in self._open_sessions().values() if _fits(s, query, words)]
+        fitting.sort(key=lambda s: (-s.state.updated, s.state.tenant, s.state.session_id))
+        if query.sort is not SessionSort.UPDATED or query.is_ascending:
+            sign = 1 if query.is_ascending else -1
+            fitting.sort(key=lambda s: sign * _sorted_by(s, query.sort))
+        return fitting
+
     def _redact(self, key: SessionKey, before: float) -> int:
         session = self._sessions[key]
         old = [
             e for e in session.entries.values() if e.content is not None and e.timestamp < before
         ]
         session.entries.update((entry.position, replace(entry, content=None)) for entry in old)
+        for number, turn in session.turns.items():
+            if turn.second < before:
+                session.turns[number] = replace(turn, words=None)
         if old and (state := without_old_text(session.state, before)) is not None:
             session.state = state
             self._feed.publish(key)
@@ -112,3 +186,43 @@ class MemoryStore:
         if key is not None:
             check_key(key)
         return self._sessions
+
+
+def _fits(session: _Session, query: SessionQuery, words: Sequence[str]) -> bool:
+    state, turns = session.state, session.turns.values()
+    session_id = state.session_id
+    return (
+        query.tenant in (None, state.tenant)
+        and state.mode >= query.min_mode
+        and query.contains in session_id
+        and query.turns.is_demo in (None, is_demo(session_id))
+        and query.turns.key in ("", key_name(session_id))
+        and fits_label(query.label, session.label)
+        and (not query.turns.restricts_turns or any(map(query.turns.fits, turns)))
+        and (
+            all(word in session_id.lower() for word in words)
+            or any(all(word in (turn.words or "") for word in words) for turn in turns)
+        )
+    )
+
+
+def _sorted_by(session: _Session, sort: SessionSort) -> float:
+    state = session.state
+    return {
+        SessionSort.UPDATED: state.updated,
+        SessionSort.RISK: state.accumulated_risk,
+        SessionSort.PEAK: state.profile.peak_risk,
+        SessionSort.TURNS: state.turn_count,
+        SessionSort.BLOCKED: state.profile.blocked,
+    }[sort]
+
+
+def _row(session: _Session) -> SessionRow:
+    worst = max(
+        session.turns.values(),
+        key=lambda turn: (turn.action.severity, turn.turn_risk, -turn.turn),
+        default=None,
+    )
+    return SessionRow(
+        state=session.state, label=session.label, worst=worst, text=session.text(worst)
+    )

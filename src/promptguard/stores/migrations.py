@@ -72,9 +72,85 @@ _POSTGRES_1 = (
     "CREATE INDEX guard_labels_session ON guard_labels (tenant, session_id, timestamp)",
 )
 
+# The first index covers the chart over time. The second holds the few turns that were interfered
+# with; SQLite chooses it only where it covers, and PostgreSQL bounds the size of an index row.
+_INDEXES_2 = (
+    """CREATE INDEX guard_turns_time
+        ON guard_turns (tenant, second, is_demo, action, latency_ms)""",
+    "CREATE INDEX guard_turns_labelled ON guard_turns (tenant, label) WHERE label <> ''",
+)
+_FLAGGED = "CREATE INDEX guard_turns_flagged ON guard_turns ({}) WHERE severity >= 2"
+_COVERED = (
+    "tenant, second, is_demo, severity, action, signal, reason, tags, language, key_name, "
+    "session_id"
+)
+_SQLITE_2 = (
+    *(
+        f"ALTER TABLE guard_sessions ADD COLUMN {column}"
+        for column in (
+            "risk REAL NOT NULL DEFAULT 0",
+            "peak REAL NOT NULL DEFAULT 0",
+            "turns INTEGER NOT NULL DEFAULT 0",
+            "blocked INTEGER NOT NULL DEFAULT 0",
+            "is_demo INTEGER NOT NULL DEFAULT 0",
+            "key_name TEXT NOT NULL DEFAULT ''",
+            "label TEXT NOT NULL DEFAULT ''",
+        )
+    ),
+    """UPDATE guard_sessions SET
+        risk = coalesce(json_extract(state, '$.accumulated_risk'), 0),
+        peak = coalesce(json_extract(state, '$.profile.peak_risk'), 0),
+        turns = coalesce(json_extract(state, '$.profile.turns'), 0),
+        blocked = coalesce(json_extract(state, '$.profile.blocked'), 0),
+        is_demo = substr(session_id, 1, 5) = 'demo:'""",
+    """CREATE TABLE guard_turns (
+        tenant TEXT NOT NULL, session_id TEXT NOT NULL, turn INTEGER NOT NULL,
+        position INTEGER NOT NULL, second INTEGER NOT NULL, action TEXT NOT NULL,
+        severity INTEGER NOT NULL, turn_risk REAL NOT NULL, signal TEXT NOT NULL,
+        reason TEXT NOT NULL, tags TEXT NOT NULL, language TEXT NOT NULL, key_name TEXT NOT NULL,
+        latency_ms REAL, is_demo INTEGER NOT NULL, label TEXT NOT NULL, words TEXT,
+        PRIMARY KEY (tenant, session_id, turn),
+        FOREIGN KEY (tenant, session_id) REFERENCES guard_sessions ON DELETE CASCADE)""",
+    *_INDEXES_2,
+    _FLAGGED.format(_COVERED),
+)
+_POSTGRES_2 = (
+    """ALTER TABLE guard_sessions
+        ADD COLUMN risk DOUBLE PRECISION NOT NULL DEFAULT 0,
+        ADD COLUMN peak DOUBLE PRECISION NOT NULL DEFAULT 0,
+        ADD COLUMN turns BIGINT NOT NULL DEFAULT 0,
+        ADD COLUMN blocked BIGINT NOT NULL DEFAULT 0,
+        ADD COLUMN is_demo INTEGER NOT NULL DEFAULT 0,
+        ADD COLUMN key_name TEXT NOT NULL DEFAULT '',
+        ADD COLUMN label TEXT NOT NULL DEFAULT ''""",
+    """UPDATE guard_sessions SET
+        risk = coalesce((state::json ->> 'accumulated_risk')::float8, 0),
+        peak = coalesce((state::json -> 'profile' ->> 'peak_risk')::float8, 0),
+        turns = coalesce((state::json -> 'profile' ->> 'turns')::bigint, 0),
+        blocked = coalesce((state::json -> 'profile' ->> 'blocked')::bigint, 0),
+        is_demo = CASE WHEN left(session_id, 5) = 'demo:' THEN 1 ELSE 0 END""",
+    """CREATE TABLE guard_turns (
+        tenant TEXT COLLATE "C" NOT NULL, session_id TEXT COLLATE "C" NOT NULL,
+        turn BIGINT NOT NULL, position BIGINT NOT NULL, second BIGINT NOT NULL,
+        action TEXT NOT NULL, severity INTEGER NOT NULL, turn_risk DOUBLE PRECISION NOT NULL,
+        signal TEXT NOT NULL, reason TEXT NOT NULL, tags TEXT NOT NULL, language TEXT NOT NULL,
+        key_name TEXT NOT NULL, latency_ms DOUBLE PRECISION, is_demo INTEGER NOT NULL,
+        label TEXT NOT NULL, words TEXT,
+        PRIMARY KEY (tenant, session_id, turn),
+        FOREIGN KEY (tenant, session_id) REFERENCES guard_sessions ON DELETE CASCADE)""",
+    *_INDEXES_2,
+    _FLAGGED.format("tenant, second"),
+)
+
 MIGRATIONS = (
     Migration(
         number=1, purpose="sessions, entries, labels", sqlite=_SQLITE_1, postgres=_POSTGRES_1
+    ),
+    Migration(
+        number=2,
+        purpose="judged turns and sortable sessions",
+        sqlite=_SQLITE_2,
+        postgres=_POSTGRES_2,
     ),
 )
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from promptguard.errors import ConfigError
 from promptguard.protocols import SessionStore
 from promptguard.registry import Registry
 
-StoreOpener = Callable[[str], SessionStore]
+
+class StoreOpener(Protocol):
+    """Makes the store for a URL; with `must_exist`, using one that is not there is an error."""
+
+    def __call__(self, url: str, *, must_exist: bool = False) -> SessionStore:
+        """Return the store."""
+
+
 STORES: Registry[StoreOpener] = Registry("store")
 
 
-def open_store(url: str) -> SessionStore:
+def open_store(url: str, *, must_exist: bool = False) -> SessionStore:
     """Return the store that `url` names: `memory:`, `sqlite:PATH` or `postgresql://...`.
 
-    Nothing is read or written before first use. Raises ConfigError where the URL makes no
-    sense or an extra is missing.
+    Nothing is read or written before first use. With `must_exist` no store is created: using one
+    that is not there raises StoreError. Raises ConfigError where the URL makes no sense or an
+    extra is missing.
     """
     scheme, colon, _ = url.partition(":")
     if not colon:
@@ -24,32 +32,34 @@ def open_store(url: str) -> SessionStore:
             "A store is given as memory:, sqlite:PATH or postgresql://USER@HOST/DATABASE; "
             "add the scheme."
         )
-    return STORES.get(scheme)(url)
+    return STORES.get(scheme)(url, must_exist=must_exist)
 
 
 @STORES.register("memory")
-def _open_memory(url: str) -> SessionStore:
+def _open_memory(url: str, *, must_exist: bool = False) -> SessionStore:
     from promptguard.stores.memory import MemoryStore
 
+    if must_exist:
+        raise ConfigError("The memory store ends with its process; there is none to read.")
     if url != "memory:":
         raise ConfigError("The memory store takes nothing after the colon; write memory:")
     return MemoryStore()
 
 
 @STORES.register("sqlite")
-def _open_sqlite(url: str) -> SessionStore:
+def _open_sqlite(url: str, *, must_exist: bool = False) -> SessionStore:
     from promptguard.stores.sqlite import SqliteStore
 
-    return SqliteStore.from_url(url)
+    return SqliteStore.from_url(url, must_exist=must_exist)
 
 
 @STORES.register("postgresql")
 @STORES.register("postgres")
-def _open_postgres(url: str) -> SessionStore:
+def _open_postgres(url: str, *, must_exist: bool = False) -> SessionStore:
     try:
         from promptguard.stores.postgres import PostgresStore
     except ImportError:
         raise ConfigError(
             "The PostgreSQL store needs the extra `postgres`: pip install 'promptguard[postgres]'."
         ) from None
-    return PostgresStore(url)
+    return PostgresStore(url, must_exist=must_exist)

@@ -11,13 +11,20 @@ import psycopg
 
 from promptguard.errors import SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.queries import (
+    Overview,
+    OverviewQuery,
+    Precision,
+    SessionPage,
+    TurnQuery,
+    TurnRow,
+)
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import postgres_statements as statements
 from promptguard.stores.checks import check_key, check_save, key_of
 from promptguard.stores.feed import ChangeFeed
-from promptguard.stores.postgres_link import PostgresLink, Sleep
-from promptguard.stores.postgres_pool import Connection
-from promptguard.stores.rows import rows_of
+from promptguard.stores.postgres_connection import Connection, PostgresLink, Sleep
+from promptguard.stores.rows import rows_of, turns_of
 
 _LISTEN_CYCLE_S = 2.0
 
@@ -36,8 +43,11 @@ class PostgresStore:
         pool_size: int = 10,
         timeout_s: float = 30.0,
         sleep: Sleep = asyncio.sleep,
+        must_exist: bool = False,
     ) -> None:
-        self._link = PostgresLink(url, pool_size=pool_size, timeout_s=timeout_s, sleep=sleep)
+        self._link = PostgresLink(
+            url, pool_size=pool_size, timeout_s=timeout_s, sleep=sleep, must_exist=must_exist
+        )
         self._origin = uuid.uuid4().hex
         self._feed = ChangeFeed(self._listen)
 
@@ -52,7 +62,11 @@ class PostgresStore:
         """Store `state` and `entries` in one statement, or raise VersionConflict."""
         check_save(state, expected_version)
         write = statements.Write(
-            state=state, rows=rows_of(entries), origin=self._origin, token=statements.new_token()
+            state=state,
+            rows=rows_of(entries),
+            turns=turns_of(key_of(state), entries),
+            origin=self._origin,
+            token=statements.new_token(),
         )
         await self._link.run(lambda link: statements.save(link, write))
         self._feed.publish(key_of(state))
@@ -63,8 +77,24 @@ class PostgresStore:
         return await self._link.run(lambda link: statements.transcript(link, key))
 
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
-        """Return the newest states that fit the query."""
+        """Return the states that fit the query, in its order."""
         return await self._link.run(lambda link: statements.sessions(link, query))
+
+    async def page(self, query: SessionQuery) -> SessionPage:
+        """Return the sessions that fit the query as rows of a list, and how many fit in all."""
+        return await self._link.run(lambda link: statements.page(link, query))
+
+    async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
+        """Return judged turns, the newest first."""
+        return await self._link.run(lambda link: statements.turns(link, query))
+
+    async def overview(self, query: OverviewQuery) -> Overview:
+        """Sum up the judged turns of a stretch of time."""
+        return await self._link.run(lambda link: statements.overview(link, query))
+
+    async def precision(self, tenant: str | None = "default") -> Precision:
+        """Count what people said of flagged turns."""
+        return await self._link.run(lambda link: statements.precision(link, tenant))
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""

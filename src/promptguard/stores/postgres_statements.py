@@ -1,4 +1,4 @@
-"""What is said to PostgreSQL: one function per question, on an open connection."""
+"""The statements of the PostgreSQL store: one function per question, on an open connection."""
 
 from __future__ import annotations
 
@@ -7,11 +7,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.queries import (
+    Overview,
+    OverviewQuery,
+    Precision,
+    SessionPage,
+    StoredTurn,
+    TurnQuery,
+    TurnRow,
+    is_demo,
+)
 from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stores import statements
 from promptguard.stores.checks import conflict, key_of
-from promptguard.stores.postgres_pool import Connection
+from promptguard.stores.postgres_connection import Connection
 from promptguard.stores.redaction import without_old_text
-from promptguard.stores.rows import EntryRow, entry_of, label_json, label_of
+from promptguard.stores.rows import (
+    TURN_COLUMNS,
+    EntryRow,
+    entry_of,
+    key_name,
+    label_json,
+    label_of,
+    turn_values,
+)
+from promptguard.stores.statements import Statement
 
 LISTEN = "LISTEN promptguard_sessions"
 _TOKEN_LENGTH = 16
@@ -27,6 +47,7 @@ class Write:
 
     state: SessionState
     rows: Sequence[EntryRow]
+    turns: Sequence[StoredTurn]
     origin: str
     token: str
 
@@ -39,16 +60,19 @@ def new_token() -> str:
 _CREATE = """
 WITH session AS (
     INSERT INTO guard_sessions
-        (tenant, session_id, version, mode, updated, state, origin, writes)
+        (tenant, session_id, version, mode, updated, state, origin, risk, peak, turns, blocked,
+        is_demo, key_name, writes)
     VALUES (%(tenant)s, %(session_id)s, %(version)s, %(mode)s, %(updated)s, %(state)s,
-        %(origin)s, %(token)s)
+        %(origin)s, %(risk)s, %(peak)s, %(turn_count)s, %(blocked)s, %(is_demo)s, %(key_name)s,
+        %(token)s)
     ON CONFLICT DO NOTHING
     RETURNING tenant, session_id, origin, saved_at
 )"""
 _REPLACE = """
 WITH session AS (
     UPDATE guard_sessions SET version = %(version)s, mode = %(mode)s, updated = %(updated)s,
-        state = %(state)s, origin = %(origin)s, saved_at = clock_timestamp(),
+        state = %(state)s, origin = %(origin)s, risk = %(risk)s, peak = %(peak)s,
+        turns = %(turn_count)s, blocked = %(blocked)s, saved_at = clock_timestamp(),
         writes = left(%(token)s || ' ' || writes, %(writes_length)s)
     WHERE tenant = %(tenant)s AND session_id = %(session_id)s AND version = %(expected)s
     RETURNING tenant, session_id, origin, saved_at
@@ -63,10 +87,31 @@ _ENTRIES_AND_NOTICE = """, entries AS (
     ON CONFLICT (tenant, session_id, position) DO UPDATE SET turn = excluded.turn,
         role = excluded.role, content = excluded.content, content_hash = excluded.content_hash,
         timestamp = excluded.timestamp, verdict = excluded.verdict
+), judged AS (
+    INSERT INTO guard_turns ({columns})
+    SELECT session.tenant, session.session_id, turn.*
+    FROM session CROSS JOIN unnest({arrays}) AS turn
+    ON CONFLICT (tenant, session_id, turn) DO UPDATE SET {updates}
 )
 SELECT pg_notify('promptguard_sessions', json_build_object('tenant', tenant,
     'session_id', session_id, 'origin', origin, 'at', extract(epoch FROM saved_at))::text)
 FROM session"""
+_TURN_TYPES = {
+    "turn": "bigint",
+    "position": "bigint",
+    "second": "bigint",
+    "severity": "integer",
+    "turn_risk": "double precision",
+    "latency_ms": "double precision",
+    "is_demo": "integer",
+}
+_PUT = TURN_COLUMNS.split(", ")[2:]
+# A turn that is saved again keeps its label.
+_ENTRIES_AND_NOTICE = _ENTRIES_AND_NOTICE.format(
+    columns=TURN_COLUMNS,
+    arrays=", ".join(f"%(turn_{name})s::{_TURN_TYPES.get(name, 'text')}[]" for name in _PUT),
+    updates=", ".join(f"{name} = excluded.{name}" for name in _PUT[1:] if name != "label"),
+)
 
 
 async def load(link: Connection, key: SessionKey) -> SessionState | None:
@@ -109,21 +154,33 @@ async def transcript(link: Connection, key: SessionKey) -> tuple[TranscriptEntry
 
 
 async def sessions(link: Connection, query: SessionQuery) -> tuple[SessionState, ...]:
-    """Return the newest states that fit the query."""
-    cursor = await link.execute(
-        """SELECT state FROM guard_sessions
-        WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s) AND mode >= %(min_mode)s
-            AND strpos(session_id, %(contains)s) > 0
-        ORDER BY updated DESC, tenant, session_id LIMIT %(limit)s OFFSET %(offset)s""",
-        {
-            "tenant": query.tenant,
-            "min_mode": query.min_mode,
-            "contains": query.contains,
-            "limit": query.limit,
-            "offset": query.offset,
-        },
-    )
-    return tuple([SessionState.from_json(row[0]) async for row in cursor])
+    """Return the states that fit the query."""
+    rows = await _answer(link, statements.states(query))
+    return tuple(SessionState.from_json(row[0]) for row in rows)
+
+
+async def page(link: Connection, query: SessionQuery) -> SessionPage:
+    """Return the sessions that fit the query, and how many fit in all."""
+    rows = await _answer(link, statements.page(query))
+    ((total,),) = await _answer(link, statements.total(query))
+    return SessionPage(rows=tuple(map(statements.page_row, rows)), total=total)
+
+
+async def turns(link: Connection, query: TurnQuery) -> tuple[TurnRow, ...]:
+    """Return judged turns, the newest first."""
+    return tuple(map(statements.turn_row, await _answer(link, statements.turns(query))))
+
+
+async def overview(link: Connection, query: OverviewQuery) -> Overview:
+    """Sum up the judged turns of a stretch of time."""
+    wanted = statements.overview(query)
+    answers = {name: await _answer(link, each) for name, each in wanted.items()}
+    return statements.overview_of(query, answers)
+
+
+async def precision(link: Connection, tenant: str | None) -> Precision:
+    """Count what people said of flagged turns."""
+    return statements.precision_of(await _answer(link, statements.precision(tenant)))
 
 
 async def delete(link: Connection, key: SessionKey) -> None:
@@ -136,11 +193,27 @@ async def delete(link: Connection, key: SessionKey) -> None:
 async def put_label(link: Connection, key: SessionKey, label: SessionLabel, token: str) -> bool:
     """Record a verdict once per token; False where there is no such session."""
     cursor = await link.execute(
-        """INSERT INTO guard_labels (write, tenant, session_id, timestamp, label)
-        SELECT %s, tenant, session_id, %s, %s FROM guard_sessions
-        WHERE tenant = %s AND session_id = %s
+        """WITH session AS (
+            UPDATE guard_sessions SET label = %(verdict)s
+            WHERE tenant = %(tenant)s AND session_id = %(session_id)s
+            RETURNING tenant, session_id
+        ), turns AS (
+            UPDATE guard_turns SET label = %(verdict)s
+            WHERE tenant = %(tenant)s AND session_id = %(session_id)s
+                AND turn = coalesce(%(turn)s::bigint, turn)
+        )
+        INSERT INTO guard_labels (write, tenant, session_id, timestamp, label)
+        SELECT %(token)s, tenant, session_id, %(timestamp)s, %(label)s FROM session
         ON CONFLICT (write) DO UPDATE SET label = excluded.label""",
-        (token, label.timestamp, label_json(label), *_named(key)),
+        {
+            "verdict": label.verdict,
+            "tenant": key.tenant,
+            "session_id": key.session_id,
+            "turn": label.turn,
+            "token": token,
+            "timestamp": label.timestamp,
+            "label": label_json(label),
+        },
     )
     return cursor.rowcount > 0
 
@@ -177,7 +250,14 @@ async def redact(link: Connection, key: SessionKey, before: float, origin: str) 
         row = await cursor.fetchone()
         state = None if row is None else without_old_text(SessionState.from_json(row[0]), before)
         if state is not None:
-            await save(link, Write(state=state, rows=(), origin=origin, token=new_token()))
+            await save(
+                link, Write(state=state, rows=(), turns=(), origin=origin, token=new_token())
+            )
+        await link.execute(
+            """UPDATE guard_turns SET words = NULL WHERE tenant = %s AND session_id = %s
+            AND second < %s""",
+            (*_named(key), before),
+        )
         cursor = await link.execute(
             """UPDATE guard_entries SET content = NULL WHERE tenant = %s AND session_id = %s
             AND content IS NOT NULL AND timestamp < %s""",
@@ -216,6 +296,12 @@ def _parameters(write: Write) -> dict[str, object]:
         "state": state.to_json(),
         "origin": write.origin,
         "token": write.token,
+        "risk": state.accumulated_risk,
+        "peak": state.profile.peak_risk,
+        "turn_count": state.turn_count,
+        "blocked": state.profile.blocked,
+        "is_demo": int(is_demo(state.session_id)),
+        "key_name": key_name(state.session_id),
         "writes_length": _WRITES_LENGTH,
         "positions": [row.position for row in rows],
         "turns": [row.turn for row in rows],
@@ -224,7 +310,18 @@ def _parameters(write: Write) -> dict[str, object]:
         "hashes": [row.content_hash for row in rows],
         "timestamps": [row.timestamp for row in rows],
         "verdicts": [row.verdict for row in rows],
+        **_turn_arrays(write.turns),
     }
+
+
+def _turn_arrays(turns: Sequence[StoredTurn]) -> dict[str, object]:
+    values = [turn_values(turn)[2:] for turn in turns]
+    return {f"turn_{name}": [row[at] for row in values] for at, name in enumerate(_PUT)}
+
+
+async def _answer(link: Connection, statement: Statement) -> statements.Rows:
+    cursor = await link.execute(statement.for_postgres(), dict(statement.values))
+    return await cursor.fetchall()
 
 
 def _named(key: SessionKey) -> tuple[str, str]:

@@ -12,13 +12,20 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from promptguard.errors import ConfigError, SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.queries import (
+    Overview,
+    OverviewQuery,
+    Precision,
+    SessionPage,
+    TurnQuery,
+    TurnRow,
+)
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import sqlite_statements as statements
 from promptguard.stores.checks import check_key, check_save, key_of
 from promptguard.stores.feed import ChangeFeed
-from promptguard.stores.rows import rows_of
-from promptguard.stores.sqlite_file import SqliteFile
-from promptguard.stores.sqlite_thread import SqliteThread
+from promptguard.stores.rows import rows_of, turns_of
+from promptguard.stores.sqlite_connection import SqliteFile, SqliteThread, empty_log
 
 
 class SqliteStore:
@@ -36,7 +43,7 @@ class SqliteStore:
         self._feed = ChangeFeed(self._watch)
 
     @classmethod
-    def from_url(cls, url: str) -> SqliteStore:
+    def from_url(cls, url: str, *, must_exist: bool = False) -> SqliteStore:
         """Return the store for `sqlite:PATH` or `sqlite:///PATH`, `?synchronous=full` allowed."""
         parts = urlsplit(url)
         path = unquote(parts.path)
@@ -46,7 +53,10 @@ class SqliteStore:
             raise ConfigError("Give SQLite a file as sqlite:PATH; without a file use memory:")
         if options or parts.fragment or synchronous not in ("FULL", "NORMAL"):
             raise ConfigError("A sqlite: URL takes only ?synchronous=full or ?synchronous=normal.")
-        return cls(SqliteFile(path=Path(path).expanduser(), synchronous=synchronous))
+        file = SqliteFile(
+            path=Path(path).expanduser(), synchronous=synchronous, must_exist=must_exist
+        )
+        return cls(file)
 
     async def load(self, key: SessionKey) -> SessionState | None:
         """Return the newest state, or None."""
@@ -58,10 +68,14 @@ class SqliteStore:
     ) -> None:
         """Store `state` and `entries` in one transaction, or raise VersionConflict."""
         check_save(state, expected_version)
-        rows = rows_of(entries)
-        await self._writer.run(
-            partial(statements.save, state=state, rows=rows, origin=self._origin)
+        work = partial(
+            statements.save,
+            state=state,
+            rows=rows_of(entries),
+            turns=turns_of(key_of(state), entries),
+            origin=self._origin,
         )
+        await self._writer.run(work)
         self._feed.publish(key_of(state))
 
     async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
@@ -70,13 +84,32 @@ class SqliteStore:
         return await self._reader.run(partial(statements.transcript, key=key))
 
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
-        """Return the newest states that fit the query."""
+        """Return the states that fit the query, in its order."""
         return await self._reader.run(partial(statements.sessions, query=query))
+
+    async def page(self, query: SessionQuery) -> SessionPage:
+        """Return the sessions that fit the query as rows of a list, and how many fit in all."""
+        return await self._reader.run(partial(statements.page, query=query))
+
+    async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
+        """Return judged turns, the newest first."""
+        return await self._reader.run(partial(statements.turns, query=query))
+
+    async def overview(self, query: OverviewQuery) -> Overview:
+        """Sum up the judged turns of a stretch of time."""
+        return await self._reader.run(partial(statements.overview, query=query))
+
+    async def precision(self, tenant: str | None = "default") -> Precision:
+        """Count what people said of flagged turns."""
+        return await self._reader.run(partial(statements.precision, tenant=tenant))
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""
         check_key(key)
-        return await self._writer.run(partial(statements.delete, key=key))
+        was_there = await self._writer.run(partial(statements.delete, key=key))
+        if was_there:
+            await self._writer.run(empty_log)
+        return was_there
 
     async def put_label(self, key: SessionKey, label: SessionLabel) -> None:
         """Record a person's verdict; raises SessionNotFound."""
@@ -102,7 +135,10 @@ class SqliteStore:
             for key in redacted.changed:
                 self._feed.publish(key)
             if not redacted.has_more:
-                return total
+                break
+        if total:
+            await self._writer.run(empty_log)
+        return total
 
     def changes(self) -> AsyncIterator[SessionKey]:
         """Yield the key of each session as it is saved, by any process on the file."""

@@ -1,4 +1,4 @@
-"""What is said to SQLite: one function per question, on an open connection."""
+"""The statements of the SQLite store: one function per question, on an open connection."""
 
 from __future__ import annotations
 
@@ -7,13 +7,44 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.queries import (
+    Overview,
+    OverviewQuery,
+    Precision,
+    SessionPage,
+    StoredTurn,
+    TurnQuery,
+    TurnRow,
+    is_demo,
+)
 from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stores import statements
 from promptguard.stores.checks import conflict, key_of
 from promptguard.stores.redaction import without_old_text
-from promptguard.stores.rows import EntryRow, entry_of, label_json, label_of
-from promptguard.stores.sqlite_file import transaction
+from promptguard.stores.rows import (
+    TURN_COLUMNS,
+    EntryRow,
+    entry_of,
+    key_name,
+    label_json,
+    label_of,
+    turn_values,
+)
+from promptguard.stores.sqlite_connection import transaction
+from promptguard.stores.statements import Statement
 
 _REDACT_SESSIONS = 100
+# A turn that is saved again keeps its label.
+_PUT_TURN = (
+    f"INSERT INTO guard_turns ({TURN_COLUMNS}) "
+    f"VALUES ({', '.join('?' for _ in TURN_COLUMNS.split(', '))}) "
+    "ON CONFLICT (tenant, session_id, turn) DO UPDATE SET "
+    + ", ".join(
+        f"{column} = excluded.{column}"
+        for column in TURN_COLUMNS.split(", ")[3:]
+        if column != "label"
+    )
+)
 
 
 class Mark(NamedTuple):
@@ -40,9 +71,13 @@ def load(connection: sqlite3.Connection, key: SessionKey) -> SessionState | None
 
 
 def save(
-    connection: sqlite3.Connection, state: SessionState, rows: Sequence[EntryRow], origin: str
+    connection: sqlite3.Connection,
+    state: SessionState,
+    rows: Sequence[EntryRow],
+    turns: Sequence[StoredTurn],
+    origin: str,
 ) -> None:
-    """Put `state` in the place of the version before it, with `rows`, or raise VersionConflict."""
+    """Put `state` in the place of the version before it, or raise VersionConflict."""
     key = _named(key_of(state))
     with transaction(connection):
         found = connection.execute(
@@ -61,6 +96,7 @@ def save(
                 verdict = excluded.verdict""",
             [(*key, *row) for row in rows],
         )
+        connection.executemany(_PUT_TURN, [turn_values(turn) for turn in turns])
 
 
 def transcript(connection: sqlite3.Connection, key: SessionKey) -> tuple[TranscriptEntry, ...]:
@@ -74,23 +110,33 @@ def transcript(connection: sqlite3.Connection, key: SessionKey) -> tuple[Transcr
 
 
 def sessions(connection: sqlite3.Connection, query: SessionQuery) -> tuple[SessionState, ...]:
-    """Return the newest states that fit the query."""
-    shared = (query.min_mode, query.contains, query.limit, query.offset)
-    if query.tenant is None:
-        rows = connection.execute(
-            """SELECT state FROM guard_sessions
-            WHERE mode >= ? AND instr(session_id, ?) > 0
-            ORDER BY updated DESC, tenant, session_id LIMIT ? OFFSET ?""",
-            shared,
-        )
-    else:
-        rows = connection.execute(
-            """SELECT state FROM guard_sessions
-            WHERE tenant = ? AND mode >= ? AND instr(session_id, ?) > 0
-            ORDER BY updated DESC, session_id LIMIT ? OFFSET ?""",
-            (query.tenant, *shared),
-        )
+    """Return the states that fit the query."""
+    rows = _answer(connection, statements.states(query))
     return tuple(SessionState.from_json(row[0]) for row in rows)
+
+
+def page(connection: sqlite3.Connection, query: SessionQuery) -> SessionPage:
+    """Return the sessions that fit the query, and how many fit in all."""
+    rows = _answer(connection, statements.page(query))
+    ((total,),) = _answer(connection, statements.total(query))
+    return SessionPage(rows=tuple(map(statements.page_row, rows)), total=total)
+
+
+def turns(connection: sqlite3.Connection, query: TurnQuery) -> tuple[TurnRow, ...]:
+    """Return judged turns, the newest first."""
+    return tuple(map(statements.turn_row, _answer(connection, statements.turns(query))))
+
+
+def overview(connection: sqlite3.Connection, query: OverviewQuery) -> Overview:
+    """Sum up the judged turns of a stretch of time."""
+    wanted = statements.overview(query)
+    answers = {name: _answer(connection, each) for name, each in wanted.items()}
+    return statements.overview_of(query, answers)
+
+
+def precision(connection: sqlite3.Connection, tenant: str | None) -> Precision:
+    """Count what people said of flagged turns."""
+    return statements.precision_of(_answer(connection, statements.precision(tenant)))
 
 
 def delete(connection: sqlite3.Connection, key: SessionKey) -> bool:
@@ -110,6 +156,15 @@ def put_label(connection: sqlite3.Connection, key: SessionKey, label: SessionLab
             SELECT tenant, session_id, ?, ? FROM guard_sessions
             WHERE tenant = ? AND session_id = ?""",
             (label.timestamp, label_json(label), *_named(key)),
+        )
+        connection.execute(
+            "UPDATE guard_sessions SET label = ? WHERE tenant = ? AND session_id = ?",
+            (label.verdict, *_named(key)),
+        )
+        connection.execute(
+            """UPDATE guard_turns SET label = ? WHERE tenant = ? AND session_id = ?
+            AND turn = coalesce(?, turn)""",
+            (label.verdict, *_named(key), label.turn),
         )
     return cursor.rowcount > 0
 
@@ -166,11 +221,13 @@ def _write_state(connection: sqlite3.Connection, state: SessionState, origin: st
     connection.execute("UPDATE guard_counter SET value = value + 1")
     connection.execute(
         """INSERT INTO guard_sessions
-            (tenant, session_id, version, mode, updated, state, origin, sequence)
-        VALUES (?, ?, ?, ?, ?, ?, ?, (SELECT value FROM guard_counter))
+            (tenant, session_id, version, mode, updated, state, origin, risk, peak, turns,
+            blocked, is_demo, key_name, sequence)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT value FROM guard_counter))
         ON CONFLICT (tenant, session_id) DO UPDATE SET version = excluded.version,
             mode = excluded.mode, updated = excluded.updated, state = excluded.state,
-            origin = excluded.origin, sequence = excluded.sequence""",
+            origin = excluded.origin, risk = excluded.risk, peak = excluded.peak,
+            turns = excluded.turns, blocked = excluded.blocked, sequence = excluded.sequence""",
         (
             *_named(key_of(state)),
             state.version,
@@ -178,11 +235,21 @@ def _write_state(connection: sqlite3.Connection, state: SessionState, origin: st
             state.updated,
             state.to_json(),
             origin,
+            state.accumulated_risk,
+            state.profile.peak_risk,
+            state.turn_count,
+            state.profile.blocked,
+            int(is_demo(state.session_id)),
+            key_name(state.session_id),
         ),
     )
 
 
 def _redact_entries(connection: sqlite3.Connection, key: SessionKey, before: float) -> int:
+    connection.execute(
+        "UPDATE guard_turns SET words = NULL WHERE tenant = ? AND session_id = ? AND second < ?",
+        (*_named(key), before),
+    )
     return connection.execute(
         """UPDATE guard_entries SET content = NULL
         WHERE tenant = ? AND session_id = ? AND content IS NOT NULL AND timestamp < ?""",
@@ -199,6 +266,10 @@ def _redact_state(
         return False
     _write_state(connection, redacted, origin)
     return True
+
+
+def _answer(connection: sqlite3.Connection, statement: Statement) -> statements.Rows:
+    return connection.execute(statement.sql, dict(statement.values)).fetchall()
 
 
 def _named(key: SessionKey) -> tuple[str, str]:

@@ -19,7 +19,8 @@ from promptguard.service.dashboard.charts import (
     sparkline,
     trajectory,
 )
-from promptguard.state import Action, Mode, ModeEntry
+from promptguard.state import ModeEntry
+from promptguard.verdict import Action, Mode
 
 STARTS = shipped_weights().modes.starts()
 RISKS = st.floats(min_value=0, max_value=1)

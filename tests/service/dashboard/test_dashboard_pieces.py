@@ -9,20 +9,22 @@ import pytest
 
 from promptguard.conversation import Role
 from promptguard.errors import DataError
-from promptguard.protocols import FilReading, SessionLabel
+from promptguard.protocols import SessionLabel
+from promptguard.queries import SessionRow, StoredTurn
 from promptguard.risk.explain import Attribution
 from promptguard.runs.rendering import headline_rows
 from promptguard.runs.report import SCHEMA, read_report
+from promptguard.service.dashboard.actions import labels_html
 from promptguard.service.dashboard.quality import report_html, shares_of
-from promptguard.service.dashboard.session import labels_html
-from promptguard.service.dashboard.sessions import Filter, row_html, row_of
-from promptguard.service.dashboard.templates import nats_text, risk_text, turns_in_words
+from promptguard.service.dashboard.sessions import row_html
+from promptguard.service.dashboard.templates import marked, nats_text, risk_text, turns_in_words
 from promptguard.service.dashboard.transcript import (
     cards_of,
     counterfactual,
     points_of,
     reached_html,
     replay_html,
+    sentence_html,
     turn_html,
 )
 from promptguard.service.verdicts import (
@@ -32,10 +34,9 @@ from promptguard.service.verdicts import (
     stored_verdict,
 )
 from promptguard.state import (
-    Action,
-    Evidence,
     Ledger,
-    Mode,
+    LedgerEntry,
+    Lock,
     ModeEntry,
     SessionProfile,
     SessionState,
@@ -43,20 +44,19 @@ from promptguard.state import (
     TurnRecord,
 )
 from promptguard.turns.explain import Alone, Explanation
-from promptguard.turns.verdict import TurnVerdict
+from promptguard.verdict import Action, Evidence, Mode, Span, Verdict
 
-VERDICT = json.dumps(
-    {
-        "risk": 0.72,
-        "message_risk": 0.4,
-        "mode": "CRITICAL",
-        "action": "block",
-        "is_hard": True,
-        "tags": ["LLM01"],
-        "disguises": [],
-        "evidence": [{"signal": "semantic", "nats": 2.5, "reason": "<i>harmful</i> 0.9"}],
-    }
-)
+VERDICT = Verdict(
+    turn=1,
+    turn_risk=0.72,
+    message_risk=0.4,
+    mode=Mode.CRITICAL,
+    action=Action.BLOCK,
+    is_hard=True,
+    tags=("LLM01",),
+    spans=(Span(start=8, end=13, label="intent.harm"),),
+    evidence=(Evidence(turn=1, signal="semantic", nats=2.5, reason="<i>harmful</i> 0.9"),),
+).to_json()
 
 
 def entry(position: int, role: Role, content: str | None, verdict: str = "") -> TranscriptEntry:
@@ -71,22 +71,12 @@ def entry(position: int, role: Role, content: str | None, verdict: str = "") -> 
     )
 
 
-def verdict(turn: int, *, mode: Mode = Mode.SAFE, action: Action = Action.ALLOW) -> TurnVerdict:
-    return TurnVerdict(
-        turn=turn,
-        risk=0.5,
-        message_risk=0.1,
-        mode=mode,
-        action=action,
-        is_hard=False,
-        evidence=(),
-        scores=(),
-        fil=FilReading(),
-    )
+def verdict(turn: int, *, mode: Mode = Mode.SAFE, action: Action = Action.ALLOW) -> Verdict:
+    return Verdict(turn=turn, turn_risk=0.5, message_risk=0.1, mode=mode, action=action)
 
 
 def explanation(
-    last: TurnVerdict, alone: Action = Action.ALLOW, without: tuple[int, ...] | None = None
+    last: Verdict, alone: Action = Action.ALLOW, without: tuple[int, ...] | None = None
 ) -> ExplanationView:
     explanation = Explanation(
         verdict=last,
@@ -94,7 +84,7 @@ def explanation(
             prior=-3.0, nats=0.0, risk=0.05, entries=(), by_turn=(), by_signal=()
         ),
         entered=(),
-        alone=Alone(risk=0.1, mode=Mode.SAFE, action=alone),
+        alone=Alone(turn_risk=0.1, mode=Mode.SAFE, action=alone),
         without=without,
         verdicts=(last,),
         is_partial=False,
@@ -109,7 +99,7 @@ def state(**changes: object) -> SessionState:
         content_hash="",
         timestamp=1.0,
         message_risk=0.1,
-        risk=0.2,
+        turn_risk=0.2,
         mode=Mode.CAUTIOUS,
         action=Action.ANNOTATE,
     )
@@ -131,7 +121,7 @@ def test_a_turn_shows_its_verdict_and_escapes_everything() -> None:
     )
     (card,) = cards_of(entries)
     shown = turn_html(card)
-    for part in ("CRITICAL", "blocked", "hard rule", "+2.50", "LLM01", "0.72"):
+    for part in ("CRITICAL", "blocked", "hard rule", "+2.50", "LLM01", "0.72", ">hello</mark>"):
         assert part in shown
     for part in ("<script>", "<iframe>", "<i>harmful"):
         assert part not in shown
@@ -153,7 +143,7 @@ def test_a_verdict_of_another_form_is_left_out(text: str) -> None:
 
 def test_a_turn_nobody_could_judge_says_why() -> None:
     """It is not drawn as a safe one."""
-    fault = json.dumps({"action": "block", "fault": "The model cannot be loaded."})
+    fault = Verdict(turn=1, action=Action.BLOCK, fault="The model cannot be loaded.").to_json()
     (card,) = cards_of((entry(0, Role.USER, "hi", fault),))
     assert "Not judged: The model cannot be loaded." in turn_html(card)
     assert points_of([card]) == ()
@@ -193,32 +183,58 @@ def test_modes_are_listed_by_the_turn_that_reached_them() -> None:
     assert "No mode above SAFE" in reached_html([])
 
 
-def test_a_row_links_to_its_session_and_escapes_the_message() -> None:
-    """Any id makes a link; any message is text."""
-    row = row_of(state(session_id="a/b?c=<d>"))
-    shown = row_html(row, "/dashboard")
-    assert 'href="/dashboard/session?id=a%2Fb%3Fc%3D%3Cd%3E"' in shown
+def row(**changes: object) -> SessionRow:
+    worst = StoredTurn(
+        tenant="default",
+        session_id="order-17",
+        turn=3,
+        position=4,
+        second=1,
+        action=Action.BLOCK,
+        turn_risk=0.9,
+        signal="fil",
+        reason="asks for a <weapon>",
+    )
+    return SessionRow(state=state(**changes), worst=worst, text="Where is <b>my</b> parcel?")
+
+
+def test_a_row_links_to_the_offending_turn_and_says_why() -> None:
+    """Any id makes a link; message and reason are text; the most severe message is shown."""
+    shown = row_html(row(session_id="a/b?c=<d>"), "/dashboard")
+    assert 'href="/dashboard/session?id=a%2Fb%3Fc%3D%3Cd%3E#turn-3"' in shown
     assert "<b>my</b>" not in shown
+    assert "asks for a &lt;weapon&gt;" in shown
 
 
-def test_a_rewritten_history_is_marked_in_the_table() -> None:
-    """Laundering attempts are seen at a glance."""
-    assert "history rewritten" in row_html(row_of(state(history_rewrites=1)), "")
+def test_a_row_marks_what_is_special() -> None:
+    """Laundering attempts, demo conversations, locks and labels are seen at a glance."""
+    assert "history rewritten" in row_html(row(history_rewrites=1), "")
+    assert ">demo<" in row_html(row(session_id="demo:x"), "")
+    assert ">demo<" not in row_html(row(), "")
+    assert "locked" in row_html(row(lock=Lock(turn=1, reason="x")), "")
 
 
-@pytest.mark.parametrize(
-    ("filter_", "fits"),
-    [
-        (Filter(), True),
-        (Filter(words="PARCEL order"), True),
-        (Filter(words="invoice"), False),
-        (Filter(min_mode=Mode.SUSPECT), False),
-        (Filter(is_blocked=True), False),
-    ],
-)
-def test_a_filter_looks_at_mode_words_and_blocks(filter_: Filter, fits: bool) -> None:
-    """All words must be found, in the id or in what was said, whatever their case."""
-    assert filter_.fits(row_of(state())) is fits
+def test_words_are_marked_where_spans_point() -> None:
+    """Overlapping spans are joined, odd ones ignored, text escaped inside and outside."""
+    spans = (
+        Span(start=4, end=9, label="intent.harm"),
+        Span(start=6, end=11, label="hazard"),
+        Span(start=90, end=99, label="late"),
+    )
+    assert marked("say <boom> & go", spans) == (
+        'say <mark title="intent: harm">&lt;boom</mark><mark title="hazard">&gt; </mark>&amp; go'
+    )
+    assert marked("abc", (), 2) == "ab …"
+
+
+def test_the_first_sentence_says_what_was_done_and_why() -> None:
+    """The most severe turn counts, a lock is named, and nothing found is said as well."""
+    (card,) = cards_of((entry(0, Role.USER, "x", VERDICT),))
+    said = sentence_html(state(lock=Lock(turn=1, reason="three blocks")), [card])
+    assert 'href="#turn-1"' in said
+    assert "<b>blocked</b>: &lt;i&gt;harmful&lt;/i&gt; 0.9" in said
+    assert "locked</b> since turn 1: three blocks" in said
+    assert "Nothing was blocked, stripped or steered in 1 turn." in sentence_html(state(), [])
 
 
 def test_labels_are_listed_newest_first_with_their_notes_escaped() -> None:
@@ -233,7 +249,8 @@ def test_labels_are_listed_newest_first_with_their_notes_escaped() -> None:
 
 def test_signals_are_summed_over_risky_and_other_sessions() -> None:
     """The mean is over all sessions of the kind, also those where the signal was silent."""
-    ledger = Ledger(entries=(Evidence(turn=1, signal="fil", nats=4.0),), retained=(1.0,))
+    spoken = LedgerEntry(turn=1, nats=4.0, retained=1.0, signals=(("fil", 4.0),))
+    ledger = Ledger(entries=(spoken,))
     states = [state(mode=Mode.UNSAFE, ledger=ledger), state(mode=Mode.UNSAFE), state()]
     (share,) = shares_of(states)
     assert (share.signal, share.sessions, share.risky_nats, share.other_nats) == (

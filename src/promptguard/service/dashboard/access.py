@@ -270,6 +270,17 @@ async def sign_out(request: Request) -> Response:
     return response
 
 
+async def not_found(request: Request, _: Exception) -> Response:
+    """Answer an address that is not a page of ours in the form of the site."""
+    return error_page(request, "Page not found", "There is no page at this address.", 404)
+
+
+def error_page(request: Request, title: str, text: str, status: int) -> HTMLResponse:
+    """Return a page that says what is wrong and leads back."""
+    html = render("frame", "error", base_of(request), version("promptguard"), title, text)
+    return HTMLResponse(html, status_code=status, headers={"cache-control": "no-store"})
+
+
 def safe_next(wanted: str) -> str:
     """Return a path among our own pages; anything else becomes the first page."""
     return wanted if _OWN_PAGE.match(wanted) else "/"

@@ -72,21 +72,29 @@ def _register_pages(assets: Path) -> None:
     """Register every page with NiceGUI; calling it again changes nothing."""
     from nicegui import core, ui
 
-    from promptguard.service.dashboard.access import show_login, sign_in, sign_out
+    from promptguard.service.dashboard.access import not_found, show_login, sign_in, sign_out
+    from promptguard.service.dashboard.export import export_session, export_sessions
+    from promptguard.service.dashboard.overview import show_overview
     from promptguard.service.dashboard.playground import show_playground
     from promptguard.service.dashboard.quality import show_quality
+    from promptguard.service.dashboard.review import show_review
     from promptguard.service.dashboard.session import show_session
     from promptguard.service.dashboard.sessions import show_sessions
 
-    for path in ("/login", "/logout", "/assets"):
+    for path in ("/login", "/logout", "/assets", "/export/sessions", "/export/session"):
         core.app.remove_route(path)
+    core.app.add_exception_handler(404, not_found)
+    core.app.add_route("/export/sessions", export_sessions, methods=["GET"])
+    core.app.add_route("/export/session", export_session, methods=["GET"])
     core.app.add_static_files("/assets", assets)
     core.app.add_route("/login", show_login, methods=["GET"])
     core.app.add_route("/login", sign_in, methods=["POST"])
     core.app.add_route("/logout", sign_out, methods=["POST"])
     for path, page in (
-        ("/", show_sessions),
+        ("/", show_overview),
+        ("/sessions", show_sessions),
         ("/session", show_session),
+        ("/review", show_review),
         ("/playground", show_playground),
         ("/quality", show_quality),
     ):

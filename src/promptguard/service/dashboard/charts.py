@@ -7,12 +7,13 @@ themes; every drawing has a text alternative.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
 from promptguard.service.dashboard.templates import nats_text, render
-from promptguard.state import Action, Mode, ModeEntry
+from promptguard.state import ModeEntry
+from promptguard.verdict import Action, Mode
 
 WIDTH, HEIGHT = 960, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 84, 38, 28
@@ -26,12 +27,13 @@ _LEAST_SCALE = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """The verdict on one turn, as far as it is drawn."""
+    """The verdict on one turn, as far as it is drawn: the turn's own risk and the session's."""
 
     turn: int
     risk: float
     mode: Mode
     action: Action
+    accumulated: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class Bar:
 def sparkline(risks: Sequence[float], mode: Mode, *, width: int = 120, height: int = 28) -> Markup:
     """Draw the last risks of a session, the newest at the right."""
     title = f"Risk of the last {len(risks)} turns, now {risks[-1]:.2f}" if risks else "No turns yet"
-    parts = [_element("title", title)]
+    parts = [element("title", title)]
     if risks:
         step = (width - 8) / max(1, len(risks) - 1)
         spots = [(4 + i * step, height - 4 - _unit(r) * (height - 8)) for i, r in enumerate(risks)]
@@ -55,11 +57,11 @@ def sparkline(risks: Sequence[float], mode: Mode, *, width: int = 120, height: i
         line, (x, y) = _path(spots), spots[-1]
         area = f"{line} L {x:.1f} {height - 1} L {spots[0][0]:.1f} {height - 1} Z"
         parts += [
-            _element("path", class_="area", d=area),
-            _element("path", class_="line", d=line),
-            _element("circle", class_="dot", cx=x, cy=y, r=2.6),
+            element("path", class_="area", d=area),
+            element("path", class_="line", d=line),
+            element("circle", class_="dot", cx=x, cy=y, r=2.6),
         ]
-    return _element(
+    return element(
         "svg",
         *parts,
         class_=f"spark m{int(mode)}",
@@ -79,7 +81,7 @@ def trajectory(
     other: Sequence[Point] = (),
     width: int = WIDTH,
 ) -> Markup:
-    """Draw the risk turn by turn over the bands of the modes.
+    """Draw the risk of each turn, and the accumulated risk over the bands of the modes.
 
     `starts` are the risks at which the modes above SAFE begin, `entered` where each was first
     reached, `other` the same turns judged under another configuration.
@@ -88,14 +90,17 @@ def trajectory(
     first = min((point.turn for point in (*points, *other)), default=1)
     frame = _Frame(first=first, last=max(last, first + 1), right=width - _RIGHT)
     title = _in_words(points, entered)
-    parts = [_element("title", title), *_bands(starts, frame), *_axis(frame)]
+    parts = [element("title", title), *_bands(starts, frame), *_axis(frame)]
     parts += _flags([entry for entry in entered if first <= entry.turn <= last], frame)
     if other:
         parts.append(_line(other, frame, "other"))
     if points:
+        memory = [replace(p, risk=p.accumulated) for p in points if p.accumulated is not None]
+        if memory:
+            parts.append(_line(memory, frame, "memory"))
         parts.append(_line(points, frame, "ours"))
         parts += [_dot(point, frame) for point in _drawn(points)]
-    return _element(
+    return element(
         "svg",
         *parts,
         class_="trajectory",
@@ -116,10 +121,10 @@ def evidence_bars(bars: Sequence[Bar], *, title: str, width: int = 310) -> Marku
     zero = _BAR_LABEL + (_BAR_VALUE + left * unit if left else 0.0)
     height = _BAR_ROW * len(bars) + 4
     label = f"{title}: " + ", ".join(f"{bar.name} {bar.nats:+.2f}" for bar in bars)
-    return _element(
+    return element(
         "svg",
-        _element("title", label),
-        _element("line", class_="zero", x1=zero, x2=zero, y1=0, y2=height),
+        element("title", label),
+        element("line", class_="zero", x1=zero, x2=zero, y1=0, y2=height),
         *(_bar(bar, 2 + at * _BAR_ROW, zero, unit * bar.nats) for at, bar in enumerate(bars)),
         class_="bars",
         viewBox=f"0 0 {width} {height}",
@@ -138,9 +143,9 @@ def mode_strip(counts: Sequence[tuple[Mode, int]], *, width: int = 480, height: 
         share = width * count / total if total else 0.0
         if share:
             parts.append(
-                _element(
+                element(
                     "rect",
-                    _element("title", f"{count} {mode.name}"),
+                    element("title", f"{count} {mode.name}"),
                     class_=f"m{int(mode)}",
                     x=x,
                     y=0,
@@ -150,7 +155,7 @@ def mode_strip(counts: Sequence[tuple[Mode, int]], *, width: int = 480, height: 
                 )
             )
         x += share
-    return _element(
+    return element(
         "svg",
         *parts,
         class_="strip",
@@ -161,7 +166,7 @@ def mode_strip(counts: Sequence[tuple[Mode, int]], *, width: int = 480, height: 
     )
 
 
-def _element(name: str, *children: str, **attributes: str | float) -> Markup:
+def element(name: str, *children: str, **attributes: str | float) -> Markup:
     """Return an SVG element; text among children and attributes is escaped."""
     shown = Markup().join(
         Markup(' {}="{}"').format(
@@ -204,11 +209,11 @@ def _bands(starts: Sequence[tuple[Mode, float]], frame: _Frame) -> list[Markup]:
         top, bottom = _y(high), _y(low)
         colour = f"m{int(mode)}"
         box = {"x": _LEFT, "y": top, "width": right - _LEFT, "height": bottom - top}
-        parts.append(_element("rect", class_=f"band {colour}", **box))
+        parts.append(element("rect", class_=f"band {colour}", **box))
         x, y = right + 8, (top + bottom) / 2 + 4
-        parts.append(_element("text", mode.name, class_=f"band-name {colour}", x=x, y=y))
+        parts.append(element("text", mode.name, class_=f"band-name {colour}", x=x, y=y))
         if low:
-            parts.append(_element("text", f"{low:.2f}", class_="tick", x=_LEFT - 6, y=bottom + 4))
+            parts.append(element("text", f"{low:.2f}", class_="tick", x=_LEFT - 6, y=bottom + 4))
     return parts
 
 
@@ -217,11 +222,11 @@ def _axis(frame: _Frame) -> list[Markup]:
     step = max(1, -(-(frame.last - frame.first + 1) // most))
     y = HEIGHT - _BOTTOM + 16
     ticks = [
-        _element("text", str(turn), class_="tick-x", x=frame.x(turn), y=y)
+        element("text", str(turn), class_="tick-x", x=frame.x(turn), y=y)
         for turn in range(frame.first, frame.last + 1, step)
     ]
     x = frame.right + 10
-    return [*ticks, _element("text", "turn", class_="tick-x", x=x, y=y, style="text-anchor:start")]
+    return [*ticks, element("text", "turn", class_="tick-x", x=x, y=y, style="text-anchor:start")]
 
 
 def _flags(entered: Sequence[ModeEntry], frame: _Frame) -> list[Markup]:
@@ -233,18 +238,18 @@ def _flags(entered: Sequence[ModeEntry], frame: _Frame) -> list[Markup]:
             continue
         x, colour = frame.x(turn), f"m{int(mode)}"
         ends = {"x1": x, "x2": x, "y1": _TOP - 8, "y2": HEIGHT - _BOTTOM}
-        parts.append(_element("line", class_=f"flag {colour}", **ends))
+        parts.append(element("line", class_=f"flag {colour}", **ends))
         row = next((row for row, free in enumerate(free_from) if x >= free), None)
         if row is not None:
             label, y = f"{mode.name} at {turn}", _TOP - 12 - 13 * row
-            parts.append(_element("text", label, class_=f"flag-name {colour}", x=x, y=y))
+            parts.append(element("text", label, class_=f"flag-name {colour}", x=x, y=y))
             free_from[row] = x + _FLAG_WIDTH
     return parts
 
 
 def _line(points: Sequence[Point], frame: _Frame, kind: str) -> Markup:
     spots = ((frame.x(point.turn), _y(point.risk)) for point in _drawn(points))
-    return _element("path", class_=f"risk {kind}", d=_path(spots))
+    return element("path", class_=f"risk {kind}", d=_path(spots))
 
 
 def _drawn(points: Sequence[Point]) -> Sequence[Point]:
@@ -259,15 +264,17 @@ def _drawn(points: Sequence[Point]) -> Sequence[Point]:
 def _dot(point: Point, frame: _Frame) -> Markup:
     x, y = frame.x(point.turn), _y(point.risk)
     title = f"Turn {point.turn}: risk {point.risk:.2f}, {point.mode.name}, {point.action.value}"
+    if point.accumulated is not None:
+        title += f", accumulated {point.accumulated:.2f}"
     if point.action is Action.BLOCK:
         cross = f"M {x - 2.6:.1f} {y - 2.6:.1f} l 5.2 5.2 m 0 -5.2 l -5.2 5.2"
         shapes = [
-            _element("circle", cx=x, cy=y, r=6.5),
-            _element("path", class_="cross", d=cross),
+            element("circle", cx=x, cy=y, r=6.5),
+            element("path", class_="cross", d=cross),
         ]
     else:
-        shapes = [_element("circle", cx=x, cy=y, r=4.2)]
-    return _element("g", _element("title", title), *shapes, class_=f"dot m{int(point.mode)}")
+        shapes = [element("circle", cx=x, cy=y, r=4.2)]
+    return element("g", element("title", title), *shapes, class_=f"dot m{int(point.mode)}")
 
 
 def _bar(bar: Bar, y: float, zero: float, length: float) -> Markup:
@@ -277,12 +284,12 @@ def _bar(bar: Bar, y: float, zero: float, length: float) -> Markup:
     anchor = f"text-anchor:{'start' if is_for else 'end'}"
     name, value = bar.name.replace("_", " "), nats_text(bar.nats)
     box = {"x": left, "y": y + 3, "width": max(1.0, width), "height": 12, "rx": 2}
-    return _element(
+    return element(
         "g",
-        *([_element("title", bar.reason)] if bar.reason else []),
-        _element("text", name, class_="name", x=_BAR_LABEL - 8, y=y + 13),
-        _element("rect", **box),
-        _element("text", value, class_="value", x=value_x, y=y + 13, style=anchor),
+        *([element("title", bar.reason)] if bar.reason else []),
+        element("text", name, class_="name", x=_BAR_LABEL - 8, y=y + 13),
+        element("rect", **box),
+        element("text", value, class_="value", x=value_x, y=y + 13, style=anchor),
         class_="for" if is_for else "against",
     )
 

@@ -31,9 +31,14 @@ from promptguard.service.dashboard.access import (
 )
 from promptguard.service.dashboard.templates import render
 
-PAGES = (("/", "Sessions"), ("/playground", "Playground"), ("/quality", "Quality"))
+PAGES = (
+    ("/", "Overview"),
+    ("/sessions", "Sessions"),
+    ("/review", "Review"),
+    ("/playground", "Playground"),
+    ("/quality", "Quality"),
+)
 RETRY_S = 5.0
-_TYPING_PAUSE_S = 0.25
 _NOTHING = Markup()
 OnValue = Callable[[str], Awaitable[None] | None]
 OnClick = Callable[[], Awaitable[None] | None]
@@ -74,20 +79,6 @@ def button(text: str, on_click: OnClick, *, classes: str = "", **attributes: str
     return made
 
 
-def search(name: str, label: str, on_value: OnValue, *, hint: str = "") -> Tag:
-    """Place a search field; `on_value` gets what is typed."""
-    Tag("label", label, classes="sr-only", _for=name)
-    field = Tag("input", id=name, type="search", placeholder=hint, autocomplete="off")
-    field.on(
-        "input",
-        lambda event: on_value(_text(event)),
-        throttle=_TYPING_PAUSE_S,
-        leading_events=False,
-        js_handler="(e) => emit(e.target.value)",
-    )
-    return field
-
-
 def choice(
     name: str, label: str, options: Options, on_value: OnValue, *, is_label_shown: bool = True
 ) -> Tag:
@@ -103,19 +94,6 @@ def choice(
         for value, wording in options:
             Tag("option", wording, value=value)
     field.on("change", chosen, js_handler="(e) => emit(e.target.value)")
-    return field
-
-
-def checkbox(name: str, label: str, on_value: Callable[[bool], Awaitable[None] | None]) -> Tag:
-    """Place a checkbox with its label behind it."""
-    with Tag("span", classes="tick"):
-        field = Tag("input", id=name, type="checkbox")
-        Tag("label", label, _for=name)
-    field.on(
-        "change",
-        lambda event: on_value(event.args is True),
-        js_handler="(e) => emit(e.target.checked)",
-    )
     return field
 
 
@@ -147,7 +125,10 @@ class Frame:
 
 @contextmanager
 def page_frame(request: Request, path: str, title: str) -> Iterator[Frame]:
-    """Open a page; what is placed within `with` is its main part."""
+    """Open a page; what is placed within `with` is its main part.
+
+    Where the store or a judge fails while it is placed, the page says so.
+    """
     base = base_of(request)
     ui.add_head_html(str(render("frame", "head", base, version("promptguard"))))
     ui.page_title(f"{title} · promptguard")
@@ -170,7 +151,11 @@ def page_frame(request: Request, path: str, title: str) -> Iterator[Frame]:
     _main_of(client).props("id=main tabindex=-1")
     with Tag("div", classes="content"):
         spoken = Tag("p", classes="sr-only", aria_live="polite")
-        yield Frame(live=live, spoken=spoken)
+        try:
+            yield Frame(live=live, spoken=spoken)
+        except PromptGuardError as error:
+            client.status_code = 503
+            raw(render("frame", "failed", str(error), request.url.path))
 
 
 def follow(

@@ -21,7 +21,8 @@ from promptguard.service.dashboard.access import context_of, visitor_of
 from promptguard.service.dashboard.charts import Bar, evidence_bars
 from promptguard.service.dashboard.components import Tag, page_frame, panel, raw
 from promptguard.service.dashboard.templates import notice, render
-from promptguard.state import Mode, SessionState
+from promptguard.state import SessionState
+from promptguard.verdict import Mode
 
 _MAX_SESSIONS = 200
 _NOTABLE_NATS = 0.5
@@ -98,7 +99,8 @@ def shares_of(states: Sequence[SessionState]) -> tuple[Share, ...]:
     for state in states:
         in_session: dict[str, float] = defaultdict(float)
         for entry in state.ledger.entries:
-            in_session[entry.signal] += entry.nats
+            for signal, nats in entry.signals:
+                in_session[signal] += nats
         for signal, nats in in_session.items():
             sums[signal].append((state.mode >= _RISKY_FROM, nats))
     risky = sum(state.mode >= _RISKY_FROM for state in states)
@@ -124,12 +126,11 @@ def _signal_row(name: str, signal: object, weights: Weights) -> SignalRow:
     weight = weights.signals.get(name)
     if weight is None:
         return SignalRow(signal=name, looks_at=_first_line(signal))
-    is_event = weight.kind == "event"
     return SignalRow(
         signal=name,
         looks_at=_first_line(signal),
-        kind="every turn anew" if is_event else "its change since the last turn",
-        most=max(abs(weight.nats(0.0)), abs(weight.nats(1.0))),
+        kind="from how sure it is" if weight.link == "logit" else "in proportion to its score",
+        most=min(weight.limit, weight.scale) if weight.link == "linear" else weight.limit,
     )
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
 from nicegui import background_tasks, ui
-from nicegui.events import GenericEventArguments
 from starlette.requests import Request
 
 from promptguard.config import ControllerConfig, config_hash
 from promptguard.errors import InputError, PromptGuardError
-from promptguard.protocols import SessionKey, SessionLabel
-from promptguard.service.auth import Scope
+from promptguard.protocols import SessionKey
 from promptguard.service.dashboard.access import (
     DashboardContext,
     Visitor,
@@ -22,6 +19,7 @@ from promptguard.service.dashboard.access import (
     context_of,
     visitor_of,
 )
+from promptguard.service.dashboard.actions import SessionActions
 from promptguard.service.dashboard.charts import Point, trajectory
 from promptguard.service.dashboard.components import (
     Frame,
@@ -42,9 +40,10 @@ from promptguard.service.dashboard.transcript import (
     points_of,
     reached_html,
     replay_html,
+    sentence_html,
     turn_html,
 )
-from promptguard.service.verdicts import explanation_view, replay_view, verdict_view
+from promptguard.service.verdicts import explanation_view, replay_view
 from promptguard.state import SessionState
 
 SHOWN = 40
@@ -58,20 +57,14 @@ _OTHERS = (
     ("single", "Rules see each turn alone"),
     ("rules", "Without the embedded model"),
 )
-LABELS = {"attack": "True attack", "false_alarm": "False alarm"}
-_LONGEST_NOTE = 2000
-_SUBMIT = (
-    "(e) => { e.preventDefault(); const form = e.target.closest('form'); "
-    "emit([e.submitter ? e.submitter.value : '', form.elements.note.value]); form.reset(); }"
-)
 
 
 async def show_session(request: Request, id: str = "") -> None:  # noqa: A002  its name in the address
     """Build the page of the session `id`."""
     context, visitor, base = context_of(request), visitor_of(request), base_of(request)
     key = SessionKey(session_id=id, tenant=visitor.tenant)
-    with page_frame(request, "/", "Session") as frame:
-        page = SessionPage(context=context, visitor=visitor, frame=frame, key=key)
+    with page_frame(request, "/sessions", "Session") as frame:
+        page = SessionPage(context=context, visitor=visitor, frame=frame, key=key, base=base)
         state = await _loaded(context, key)
         if state is None:
             ui.context.client.status_code = 404
@@ -98,6 +91,7 @@ class SessionPage:
     visitor: Visitor
     frame: Frame
     key: SessionKey
+    base: str = ""
     shown: int = SHOWN
     cards: tuple[Card, ...] = ()
     state: SessionState = field(init=False)
@@ -118,18 +112,25 @@ class SessionPage:
         """Place everything and begin to follow the session."""
         follow(self.context, self.visitor, self.on_change, self.frame.show_live)
         self.head = raw(classes="session-head")
-        with panel("Risk, turn by turn", classes="wide"):
-            self.chart = raw()
+        actions = SessionActions(
+            context=self.context, visitor=self.visitor, key=self.key, base=self.base
+        )
+        await actions.build()
         with Tag("div", classes="columns"):
-            with panel("Transcript", classes="transcript"):
-                self.earlier = button("Show earlier turns", self.on_earlier, classes="small")
-                self.turns = Tag("div", classes="turns")
-            with Tag("aside", aria_label="Explanation, replay and labels"):
+            with Tag("div"):
+                with panel("Transcript", classes="transcript"):
+                    self.earlier = button("Show earlier turns", self.on_earlier, classes="small")
+                    self.turns = Tag("div", classes="turns")
+                with panel("Risk, turn by turn", classes="wide"):
+                    self.chart = raw()
+            with Tag("aside", aria_label="Explanation and replay"):
                 self._place_explanation()
                 self._place_replay()
-                labels = LabelPanel(context=self.context, visitor=self.visitor, key=self.key)
-                await labels.build()
+                raw(render("session", "glossary"))
         await self.show(state)
+        ui.run_javascript(
+            "if (location.hash) document.querySelector(location.hash)?.scrollIntoView()"
+        )
         if state.turn_count <= _EXPLAINED_AT_ONCE:
             self.explain_soon()
 
@@ -195,7 +196,7 @@ class SessionPage:
         except PromptGuardError as error:
             self._show_replay(notice(str(error), "bad"))
             return
-        self.other = tuple(point_of(verdict_view(theirs)) for _, theirs in pairs)
+        self.other = tuple(point_of(theirs) for _, theirs in pairs)
         self._show_replay(replay_html(replay_view(key.session_id, pairs), dict(_OTHERS)[name]))
         self._draw_chart()
 
@@ -244,13 +245,16 @@ class SessionPage:
             if element is None:
                 with self.turns:
                     element = raw(wanted, tag="article", classes="turn")
+                    element.props(f"id=turn-{card.turn}")
             elif wanted != known:
                 element.content = str(wanted)
             self.drawn[card.turn] = (wanted, element)
 
     def _head_html(self) -> Markup:
         is_current = self.state.config_hash == config_hash(self.context.controller.config)
-        return render("session", "head", self.state, is_current)
+        return render(
+            "session", "head", self.state, sentence_html(self.state, self.cards), is_current
+        )
 
 
 def other_config(config: ControllerConfig, name: str) -> ControllerConfig:
@@ -260,69 +264,3 @@ def other_config(config: ControllerConfig, name: str) -> ControllerConfig:
     if name == "rules":
         return config.model_copy(update={"use_model": False})
     return config.model_copy(update={"preset": name, "false_positive_budget": None})
-
-
-@dataclass(slots=True, kw_only=True)
-class LabelPanel:
-    """The labels of one session, and the form for those with the scope admin."""
-
-    context: DashboardContext
-    visitor: Visitor
-    key: SessionKey
-    given: ui.html = field(init=False)
-
-    async def build(self) -> None:
-        """Place the panel."""
-        with panel("Label"):
-            if self.visitor.may(Scope.ADMIN):
-                with Tag("form", classes="label-form") as form:
-                    Tag("label", "Note (optional)", _for="note")
-                    Tag("input", id="note", name="note", type="text", maxlength=str(_LONGEST_NOTE))
-                    with Tag("div", classes="row"):
-                        for value, name in LABELS.items():
-                            Tag("button", name, classes="button", type="submit", value=value)
-                form.on("submit", self.on_label, js_handler=_SUBMIT)
-            else:
-                raw(notice("Your key may read, not label."))
-            self.given = raw().props("aria-live=polite")
-        await self.show()
-
-    async def on_label(self, event: GenericEventArguments) -> None:
-        """Record a label."""
-        verdict, note = _submitted(event.args)
-        if verdict not in LABELS:
-            return
-        author, target, audit = self.visitor.name, self.key.session_id, self.context.audit
-        if not self.visitor.may(Scope.ADMIN):
-            audit.record(author, "label", target, "insufficient_scope")
-            return
-        label = SessionLabel(
-            verdict=verdict,
-            author=author or "local",
-            timestamp=self.context.clock(),
-            note=note[:_LONGEST_NOTE],
-        )
-        try:
-            with audit.action(author, "label", target, done=verdict):
-                await self.context.controller.store.put_label(self.key, label)
-        except PromptGuardError as error:
-            self.given.content = str(notice(str(error), "bad"))
-            return
-        await self.show()
-
-    async def show(self) -> None:
-        """Show the labels given so far."""
-        labels = await self.context.controller.store.labels(self.key)
-        self.given.content = str(labels_html(labels))
-
-
-def labels_html(labels: Sequence[SessionLabel]) -> Markup:
-    """List labels, the newest first."""
-    return render("session", "labels", labels, LABELS)
-
-
-def _submitted(args: object) -> tuple[str, str]:
-    """Return verdict and note of a submitted form; empty where a client sends anything else."""
-    if isinstance(args, list) and len(args) == 2 and all(isinstance(a, str) for a in args):
-        return args[0], args[1]
-    return "", ""

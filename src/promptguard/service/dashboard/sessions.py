@@ -1,15 +1,18 @@
-"""All sessions: a live table with filters and search."""
+"""All sessions: search, filters, sorting and paging in the store, the whole view in the address."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field, replace
+import asyncio
+from dataclasses import dataclass, field
 
 from markupsafe import Markup
-from nicegui import ui
+from nicegui import background_tasks, ui
 from starlette.requests import Request
 
+from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey, SessionQuery
+from promptguard.queries import LabelFilter, SessionPage, SessionRow, SessionSort, TurnFilter
+from promptguard.service.auth import Scope
 from promptguard.service.dashboard.access import (
     DashboardContext,
     Visitor,
@@ -17,217 +20,169 @@ from promptguard.service.dashboard.access import (
     context_of,
     visitor_of,
 )
-from promptguard.service.dashboard.charts import mode_strip, sparkline
+from promptguard.service.dashboard.charts import sparkline
 from promptguard.service.dashboard.components import (
     Frame,
     Tag,
     button,
-    checkbox,
-    choice,
     follow,
     page_frame,
     raw,
-    search,
     session_url,
 )
-from promptguard.service.dashboard.templates import render
-from promptguard.state import Mode, SessionState
+from promptguard.service.dashboard.filters import PAGE, Demo, ListFilter
+from promptguard.service.dashboard.overview import demo_filter
+from promptguard.service.dashboard.templates import action_word, notice, render
+from promptguard.verdict import Action, Mode
 
-PAGE = 100
-_SEARCHED = 400
-_LONGEST_SEARCH = 200
-_RISKY_FROM = Mode.SUSPECT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """What the table shows of a session; `words` is what a search looks in."""
-
-    key: SessionKey
-    mode: Mode
-    risk: float
-    risks: tuple[float, ...]
-    turns: int
-    blocked: int
-    rewrites: int
-    updated: float
-    last: str
-    words: str
-
-
-def row_of(state: SessionState) -> Row:
-    """Return the row of a session."""
-    excerpts = [record.excerpt for record in state.recent if record.excerpt]
-    return Row(
-        key=SessionKey(session_id=state.session_id, tenant=state.tenant),
-        mode=state.mode,
-        risk=state.accumulated_risk,
-        risks=tuple(record.risk for record in state.recent),
-        turns=state.turn_count,
-        blocked=state.profile.blocked,
-        rewrites=state.history_rewrites,
-        updated=state.updated,
-        last=excerpts[-1] if excerpts else "",
-        words="\n".join((state.session_id, *excerpts)).casefold(),
-    )
-
-
-def row_html(row: Row, base: str) -> Markup:
-    """Return the cells of a row."""
-    url = session_url(base, row.key)
-    return render("sessions", "row", row, url, sparkline(row.risks, row.mode))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Which sessions are shown."""
-
-    min_mode: Mode = Mode.SAFE
-    words: str = ""
-    is_blocked: bool = False
-
-    def fits(self, row: Row) -> bool:
-        """Say whether a session is shown."""
-        return (
-            row.mode >= self.min_mode
-            and (not self.is_blocked or row.blocked > 0)
-            and all(word in row.words for word in self.words.casefold().split())
-        )
+_REFRESH_S = 1.0
+_REMOVED_AT_ONCE = 200
+_COLUMNS = (
+    ("", "Mode", ""),
+    ("", "Session, most severe message and why", ""),
+    (SessionSort.PEAK, "Peak risk", "num"),
+    (SessionSort.RISK, "Accumulated", "num"),
+    (SessionSort.TURNS, "Turns", "num"),
+    (SessionSort.BLOCKED, "Blocked", "num"),
+    (SessionSort.UPDATED, "Updated", ""),
+)
+LABELS = {"attack": "True attack", "false_alarm": "False alarm"}
 
 
 async def show_sessions(request: Request) -> None:
     """Build the page."""
-    with page_frame(request, "/", "Sessions") as frame:
-        table = SessionsTable(
+    with page_frame(request, "/sessions", "Sessions") as frame:
+        Tag("h1", "Sessions")
+        page = SessionsPage(
             context=context_of(request),
             visitor=visitor_of(request),
             frame=frame,
             base=base_of(request),
+            filter=ListFilter.from_params(request.query_params),
         )
-        await table.build()
+        await page.build()
 
 
 @dataclass(slots=True, kw_only=True)
-class SessionsTable:
-    """The table of one visitor: what it shows and how it keeps up."""
+class SessionsPage:
+    """One visitor's list, read again when something it might show was saved."""
 
     context: DashboardContext
     visitor: Visitor
     frame: Frame
     base: str
-    filter: Filter = field(default_factory=Filter)
-    limit: int = PAGE
-    rows: dict[SessionKey, Row] = field(default_factory=dict)
-    shown: dict[SessionKey, ui.html] = field(default_factory=dict)
-    cards: ui.html = field(init=False)
-    body: Tag = field(init=False)
-    empty: ui.html = field(init=False)
-    more: Tag = field(init=False)
+    filter: ListFilter
+    is_refreshing: bool = False
+    bundled: Tag = field(init=False)
+    remark: ui.html = field(init=False)
+    body: ui.html = field(init=False)
 
     async def build(self) -> None:
         """Place everything and begin to follow the store."""
         follow(self.context, self.visitor, self.on_change, self.frame.show_live)
-        Tag("h1", "Sessions")
-        self.cards = raw(classes="cards")
-        with Tag("div", classes="toolbar", role="search"):
-            search("find", "Search sessions", self.on_words, hint="Search id or words…")
-            modes = [("SAFE", "All modes"), *((m.name, f"{m.name} and above") for m in Mode if m)]
-            choice("least", "Least mode", modes, self.on_mode, is_label_shown=False)
-            checkbox("blocked", "Only with blocked turns", self.on_blocked)
-        with Tag("div", classes="panel table-panel"):
-            with Tag("table", classes="sessions"):
-                Tag("caption", "Sessions, the newest first", classes="sr-only")
-                raw(render("sessions", "head"), tag="thead")
-                self.body = Tag("tbody")
-            self.empty = raw(classes="empty")
-        self.more = button("Show more", self.on_more, classes="more")
+        raw(form_html(self.filter, self.base))
+        with Tag("div", classes="row bundled") as self.bundled:
+            self.remark = raw(tag="span")
+            if self.visitor.may(Scope.ADMIN):
+                button("Remove the demo sessions", self.on_remove_demo, classes="small")
+        self.body = raw(classes="sessions-body")
         await self.load()
 
     async def load(self) -> None:
-        """Read the store anew and show what fits the filter."""
-        words = bool(self.filter.words)
+        """Read the store and show what fits the filter."""
+        is_demo, hidden = await demo_filter(self.context, self.visitor, self.filter.demo)
+        query = self.filter.query(self.visitor.tenant, is_demo=is_demo)
+        page = await self.context.controller.store.page(query)
+        has_demo = hidden > 0 or any(row.is_demo for row in page.rows)
+        self.bundled.set_visibility(has_demo)
+        self.remark.content = str(
+            render("sessions", "bundled", hidden, self.filter.url(self.base, demo=Demo.SHOW.value),
+                   self.filter.url(self.base, demo=Demo.HIDE.value))
+        )  # fmt: skip
+        self.body.content = str(list_html(page, self.filter, self.base))
+
+    async def on_change(self, _: SessionKey) -> None:
+        """Read the store again soon; many changes at once are one reading."""
+        if not self.is_refreshing:
+            self.is_refreshing = True
+            background_tasks.create(self._refresh(), name="refresh the list")
+
+    async def on_remove_demo(self) -> None:
+        """Delete the bundled conversations."""
+        audit, author = self.context.audit, self.visitor.name
+        if not self.visitor.may(Scope.ADMIN):
+            audit.record(author, "delete", "demo", "insufficient_scope")
+            return
+        store = self.context.controller.store
         query = SessionQuery(
-            tenant=self.visitor.tenant,
-            min_mode=int(self.filter.min_mode),
-            limit=max(self.limit, _SEARCHED) if words else self.limit,
+            tenant=self.visitor.tenant, turns=TurnFilter(is_demo=True), limit=_REMOVED_AT_ONCE
         )
-        states = await self.context.controller.store.sessions(query)
-        rows = [row for row in map(row_of, states) if self.filter.fits(row)]
-        self.rows = {row.key: row for row in rows}
-        self.body.clear()
-        self.shown.clear()
-        with self.body:
-            for row in rows:
-                self.shown[row.key] = raw(row_html(row, self.base), tag="tr")
-        self.more.set_visibility(len(states) >= query.limit and not words)
-        self._summarise()
-
-    async def on_change(self, key: SessionKey) -> None:
-        """Move a session that was just saved to the top of the table."""
-        state = await self.context.controller.store.load(key)
-        before = self.rows.get(key)
-        row = None if state is None else row_of(state)
-        if row is None or not self.filter.fits(row):
-            self._drop(key)
-        else:
-            self._put(row)
-            if row.mode >= _RISKY_FROM and (before is None or row.mode > before.mode):
-                self.frame.say(f"Session {key.session_id} is now {row.mode.name}.")
-        self._summarise()
-
-    async def on_words(self, words: str) -> None:
-        """Search."""
-        self.filter = replace(self.filter, words=words[:_LONGEST_SEARCH])
+        with audit.action(author, "delete", "demo", done="deleted"):
+            while states := await store.sessions(query):
+                for state in states:
+                    key = SessionKey(session_id=state.session_id, tenant=state.tenant)
+                    await store.delete(key)
+        self.frame.say("The demo sessions were removed.")
         await self.load()
 
-    async def on_mode(self, name: str) -> None:
-        """Show this mode and the riskier ones."""
-        self.filter = replace(self.filter, min_mode=Mode[name])
-        await self.load()
-
-    async def on_blocked(self, is_blocked: bool) -> None:
-        """Show only sessions in which a turn was blocked."""
-        self.filter = replace(self.filter, is_blocked=is_blocked)
-        await self.load()
-
-    async def on_more(self) -> None:
-        """Show older sessions as well."""
-        self.limit += PAGE
-        await self.load()
-
-    def _put(self, row: Row) -> None:
-        self.rows[row.key] = row
-        if row.key in self.shown:
-            element = self.shown[row.key]
-            element.content = str(row_html(row, self.base))
-            element.move(self.body, 0)
-        else:
-            with self.body:
-                element = raw(row_html(row, self.base), tag="tr").move(self.body, 0)
-            self.shown[row.key] = element
-        element.classes(remove="fresh-a fresh-b", add=f"fresh-{'ab'[row.turns % 2]}")
-
-    def _drop(self, key: SessionKey) -> None:
-        self.rows.pop(key, None)
-        if (element := self.shown.pop(key, None)) is not None:
-            element.delete()
-
-    def _summarise(self) -> None:
-        self.cards.content = str(summary_html(tuple(self.rows.values())))
-        empty = render("sessions", "empty", self.base, self.filter != Filter())
-        self.empty.content = "" if self.rows else str(empty)
+    async def _refresh(self) -> None:
+        await asyncio.sleep(_REFRESH_S)
+        self.is_refreshing = False
+        try:
+            await self.load()
+        except PromptGuardError as error:
+            self.body.content = str(notice(str(error), "bad"))
 
 
-def summary_html(rows: tuple[Row, ...]) -> Markup:
-    """Return the numbers above the table, over the sessions that it shows."""
-    counts = Counter(row.mode for row in rows)
-    risky = sum(count for mode, count in counts.items() if mode >= _RISKY_FROM)
-    numbers = (
-        ("Sessions shown", len(rows), ""),
-        ("SUSPECT or above", risky, "warn" if risky else ""),
-        ("With blocked turns", sum(row.blocked > 0 for row in rows), ""),
-        ("Turns judged", sum(row.turns for row in rows), ""),
-    )
-    modes = [(mode.name, counts[mode]) for mode in Mode]
-    strip = mode_strip([(mode, counts[mode]) for mode in Mode])
-    return render("sessions", "summary", numbers, modes, strip)
+def form_html(chosen: ListFilter, base: str) -> Markup:
+    """Return the search form with what is chosen."""
+    modes = [("", "All modes"), *((m.name, f"{m.name} and above") for m in Mode if m)]
+    actions = [("", "Any action"), *((a.value, action_word(a).capitalize()) for a in Action)]
+    labels = [
+        (LabelFilter.ANY.value, "Any label"),
+        (LabelFilter.NONE.value, "Not labelled"),
+        *LABELS.items(),
+    ]
+    demos = [
+        (Demo.AUTO.value, "Demo: until there are others"),
+        (Demo.HIDE.value, "Demo: hide"),
+        (Demo.SHOW.value, "Demo: show"),
+        (Demo.ONLY.value, "Demo: only"),
+    ]
+    return render("sessions", "form", chosen, base, modes, actions, labels, demos)
+
+
+def list_html(page: SessionPage, chosen: ListFilter, base: str) -> Markup:
+    """Return the table with its head, the pages before and after, and the exports."""
+    columns = [
+        (name, kind, chosen.sorted_url(base, sort) if isinstance(sort, SessionSort) else "",
+         _direction(chosen, sort))
+        for sort, name, kind in _COLUMNS
+    ]  # fmt: skip
+    first = (chosen.page - 1) * PAGE
+    pages = {
+        "first": first + 1 if page.rows else 0,
+        "last": first + len(page.rows),
+        "before": chosen.url(base, page=chosen.page - 1) if chosen.page > 1 else "",
+        "after": chosen.url(base, page=chosen.page + 1)
+        if first + len(page.rows) < page.total
+        else "",
+    }
+    rows = Markup().join(row_html(row, base) for row in page.rows)
+    return render("sessions", "table", columns, rows, page.total, pages, chosen, base)
+
+
+def row_html(row: SessionRow, base: str) -> Markup:
+    """Return one session as a row of the table."""
+    state = row.state
+    url = session_url(base, SessionKey(session_id=state.session_id, tenant=state.tenant))
+    if row.worst is not None:
+        url += f"#turn-{row.worst.turn}"
+    line = sparkline([record.turn_risk for record in state.recent], state.mode, width=84)
+    return render("sessions", "row", row, url, line, LABELS)
+
+
+def _direction(chosen: ListFilter, sort: str) -> str:
+    if sort != (chosen.sort or SessionSort.UPDATED):
+        return ""
+    return "ascending" if chosen.order == "up" else "descending"

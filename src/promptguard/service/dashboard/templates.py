@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from promptguard.state import Action, Mode
+from promptguard.verdict import Action, Mode, Span
 
 _ROOT = Path(str(files("promptguard") / "data" / "dashboard"))
 ASSETS = _ROOT / "assets"
@@ -21,6 +21,7 @@ _ACTIONS = {
     Action.ANNOTATE: "annotated",
     Action.STEER: "steered",
     Action.REVIEW: "sent to review",
+    Action.STRIP: "stripped",
     Action.BLOCK: "blocked",
 }
 
@@ -53,6 +54,20 @@ def nats_text(nats: float) -> str:
     return shown.replace("-", "\N{MINUS SIGN}")
 
 
+def marked(text: str, spans: Sequence[Span] = (), longest: int = _MAX_SHOWN_CHARS) -> Markup:
+    """Return text as HTML with the words of `spans` marked; spans that overlap are joined."""
+    shown, at = [], 0
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        start, end = max(at, span.start), min(span.end, longest, len(text))
+        if start < end:
+            label = span.label.replace("_", " ").replace(".", ": ", 1)
+            mark = Markup('<mark title="{}">{}</mark>').format(label, text[start:end])
+            shown += [Markup.escape(text[at:start]), mark]
+            at = end
+    shown.append(Markup.escape(_cut(text[at:], max(0, longest - at))))
+    return Markup().join(shown)
+
+
 def turns_in_words(turns: Sequence[int]) -> str:
     """Return turn numbers as a sentence names them: `turn 3`, `turns 3 and 5`."""
     if len(turns) == 1:
@@ -73,6 +88,7 @@ def _environment() -> Environment:
         "action_word": action_word,
         "cut": _cut,
         "iso_time": _iso_time,
+        "marked": marked,
         "mode_number": _mode_number,
         "nats": nats_text,
         "risk": risk_text,

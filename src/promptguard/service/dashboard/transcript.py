@@ -11,16 +11,16 @@ from promptguard.conversation import Role
 from promptguard.service.dashboard.charts import Bar, Point, evidence_bars
 from promptguard.service.dashboard.templates import render
 from promptguard.service.verdicts import (
-    EvidenceView,
     ExplanationView,
     ReplayView,
     ShareView,
-    VerdictView,
+    is_judged,
     is_passing,
     stored_verdict,
 )
-from promptguard.state import Mode, ModeEntry, TranscriptEntry
+from promptguard.state import ModeEntry, SessionState, TranscriptEntry
 from promptguard.text.read import read_text
+from promptguard.verdict import Action, Evidence, Mode, Verdict
 
 _MOST_BARS = 12
 _STRONG_NATS = 0.3
@@ -35,7 +35,7 @@ class Card:
     user: str | None
     tools: tuple[str | None, ...] = ()
     replies: tuple[str | None, ...] = ()
-    verdict: VerdictView | None = None
+    verdict: Verdict | None = None
 
 
 def cards_of(entries: Sequence[TranscriptEntry]) -> tuple[Card, ...]:
@@ -51,17 +51,52 @@ def points_of(cards: Iterable[Card]) -> tuple[Point, ...]:
     return tuple(
         point_of(card.verdict)
         for card in cards
-        if card.verdict is not None and not card.verdict.fault
+        if card.verdict is not None and is_judged(card.verdict)
     )
 
 
-def point_of(verdict: VerdictView) -> Point:
+def point_of(verdict: Verdict) -> Point:
     """Return a verdict as a point of the trajectory."""
-    mode = Mode[verdict.mode]
-    return Point(turn=verdict.turn, risk=verdict.risk, mode=mode, action=verdict.action)
+    return Point(
+        turn=verdict.turn,
+        risk=verdict.turn_risk,
+        mode=verdict.mode,
+        action=verdict.action,
+        accumulated=verdict.accumulated_risk,
+    )
 
 
-def bars_of(evidence: Iterable[EvidenceView]) -> list[Bar]:
+def worst_of(cards: Iterable[Card]) -> Card | None:
+    """Return the most severe turn; None where nothing was interfered with."""
+    flagged = [
+        card
+        for card in cards
+        if card.verdict is not None and card.verdict.action.severity >= Action.STEER.severity
+    ]
+    return max(
+        flagged,
+        key=lambda c: (c.verdict.action.severity, c.verdict.turn_risk) if c.verdict else (0, 0.0),
+        default=None,
+    )
+
+
+def sentence_html(state: SessionState, cards: Sequence[Card]) -> Markup:
+    """Say in one sentence what the guard makes of the session, its most severe turn first."""
+    worst = worst_of(cards)
+    verdict = worst.verdict if worst is not None else None
+    return render("session", "sentence", state, verdict, verdict and reason_of(verdict))
+
+
+def reason_of(verdict: Verdict) -> str:
+    """Return why a turn was judged as it was: the strongest evidence, in its own words."""
+    strongest = next((each for each in verdict.top_evidence if each.reason), None)
+    if strongest is not None:
+        return strongest.reason
+    content = next((finding.reason for finding in verdict.content if finding.reason), "")
+    return content or verdict.fault
+
+
+def bars_of(evidence: Iterable[Evidence]) -> list[Bar]:
     """Return evidence as bars, the strongest for an attack first."""
     return [
         Bar(name=each.signal, nats=each.nats, reason=each.reason) for each in _by_nats(evidence)
@@ -71,12 +106,13 @@ def bars_of(evidence: Iterable[EvidenceView]) -> list[Bar]:
 def turn_html(card: Card) -> Markup:
     """Return a turn with its verdict beside it."""
     views = read_text(card.user) if card.user else None
-    evidence = [] if card.verdict is None else card.verdict.evidence
+    evidence = () if card.verdict is None else card.verdict.evidence
     bars = evidence_bars(bars_of(evidence), title="Evidence in nats")
     strongest = [
         each for each in _by_nats(evidence) if each.reason and abs(each.nats) >= _STRONG_NATS
     ]
-    return render("session", "turn", card, views, bars, strongest)
+    why = "" if card.verdict is None else reason_of(card.verdict)
+    return render("session", "turn", card, views, bars, strongest, why)
 
 
 def explanation_html(explanation: ExplanationView) -> Markup:
@@ -147,7 +183,7 @@ def _card(turn: int, messages: Sequence[TranscriptEntry]) -> Card:
     )
 
 
-def _by_nats(evidence: Iterable[EvidenceView]) -> list[EvidenceView]:
+def _by_nats(evidence: Iterable[Evidence]) -> list[Evidence]:
     return sorted(evidence, key=lambda each: -each.nats)
 
 

@@ -1,4 +1,4 @@
-// Theme switch and relative times; everything else on the pages is driven by the server.
+// Theme switch, relative times, shortcuts of the review; all else is driven by the server.
 (() => {
   const root = document.documentElement;
 
@@ -36,6 +36,60 @@
       if (each.textContent !== said) each.textContent = said;
     }
   }
+
+  // --- review: one event names the turns and what was said of them -------------------------
+  function decide(verdict, turns) {
+    const names = turns.map((each) => each.dataset.turn);
+    const area = document.querySelector("[data-review]");
+    if (area && names.length) area.dispatchEvent(new CustomEvent("decide", { detail: { verdict, names } }));
+  }
+
+  function current() {
+    return document.activeElement && document.activeElement.closest("[data-turn]");
+  }
+
+  function move(step) {
+    const turns = [...document.querySelectorAll("[data-turn]")];
+    const at = turns.indexOf(current());
+    const next = turns[at < 0 ? 0 : Math.min(turns.length - 1, Math.max(0, at + step))];
+    if (next) next.focus();
+  }
+
+  document.addEventListener("click", (event) => {
+    const single = event.target.closest("[data-decide]");
+    const bulk = event.target.closest("[data-decide-selected]");
+    if (single) decide(single.dataset.decide, [single.closest("[data-turn]")]);
+    if (bulk) {
+      const chosen = [...document.querySelectorAll("[data-select]:checked")];
+      decide(bulk.dataset.decideSelected, chosen.map((each) => each.closest("[data-turn]")));
+    }
+    if (event.target.matches("[data-select-all]")) {
+      for (const each of document.querySelectorAll("[data-select]")) each.checked = event.target.checked;
+    }
+  });
+
+  const keys = {
+    j: () => move(1),
+    k: () => move(-1),
+    a: (turn) => turn && decide("attack", [turn]),
+    f: (turn) => turn && decide("false_alarm", [turn]),
+    x: (turn) => turn && turn.querySelector("[data-select]")?.click(),
+    o: (turn) => turn && turn.querySelector("a")?.click(),
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.matches("input:not([type=checkbox]), textarea, select");
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!document.querySelector("[data-turn]") || !(event.key in keys)) return;
+    event.preventDefault();
+    keys[event.key](current());
+  });
+
+  // A choice in the filters is applied at once; the form's button is for the text fields.
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("[data-filters]");
+    if (form && event.target.matches("select")) form.requestSubmit();
+  });
 
   let isDue = false;
   new MutationObserver(() => {

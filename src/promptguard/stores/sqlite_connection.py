@@ -1,20 +1,25 @@
-"""Opening the SQLite file: settings, schema, and what is wrong when it cannot be used."""
+"""Connections to the SQLite file: settings, schema, one thread each, and what is wrong."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from promptguard.errors import StoreError
+from promptguard.stores.checks import closed
 from promptguard.stores.migrations import MIGRATIONS, Migration, pending
 
 APPLICATION_ID = 0x50475352  # "PGSR": tells our files from other programs' databases
 _WAL_RETRY_S = 0.02
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +28,22 @@ class SqliteFile:
 
     `synchronous` NORMAL leaves it to the operating system when a save reaches the disk: a crash
     of the process loses nothing, a power cut may lose the last saves. FULL waits for the disk.
+    With `must_exist` a file that is not there is an error instead of a new store.
     """
 
     path: Path
     synchronous: str = "NORMAL"
     busy_timeout_s: float = 10.0
+    must_exist: bool = False
 
     def connect(self, migrations: Sequence[Migration] = MIGRATIONS) -> sqlite3.Connection:
         """Return a connection to the file, made and brought to the newest schema if need be."""
         connection: sqlite3.Connection | None = None
+        if self.must_exist and not self.path.exists():
+            raise StoreError(
+                f"There is no session store at {self.path.absolute()}; give the path of the one "
+                "that the service writes (conversation.store)."
+            )
         try:
             _create_private(self.path)
             connection = sqlite3.connect(
@@ -83,6 +95,54 @@ class SqliteFile:
                 return
 
 
+class SqliteThread:
+    """Runs functions on a connection, one after the other, in the order they were given.
+
+    The connection is opened at the first use. A cancelled caller does not stop a function that
+    has begun: it is finished or rolled back as a whole.
+    """
+
+    def __init__(self, file: SqliteFile, *, is_read_only: bool = False) -> None:
+        self._file = file
+        self._is_read_only = is_read_only
+        self._connection: sqlite3.Connection | None = None
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="promptguard-sqlite")
+        self._is_closed = False
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return `work(connection)`; raises StoreError where SQLite fails."""
+        if self._is_closed:
+            raise closed()
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._call, work)
+
+    async def close(self) -> None:
+        """Finish what was given, then release the file."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._release)
+        self._executor.shutdown(wait=False)
+
+    def _call(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._connection is None:
+                self._connection = self._open()
+            return work(self._connection)
+        except sqlite3.Error as error:
+            raise self._file.explain(error) from None
+
+    def _open(self) -> sqlite3.Connection:
+        connection = self._file.connect()
+        if self._is_read_only:
+            connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _release(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
 _ADVICE = {
     "SQLITE_NOTADB": "is not an SQLite database; move it away and start again, or give another "
     "path.",
@@ -95,6 +155,14 @@ _ADVICE = {
     "SQLITE_CANTOPEN": "cannot be opened; check that the folder exists and can be written.",
     "SQLITE_IOERR": "cannot be read or written; check the disk.",
 }
+
+
+def empty_log(connection: sqlite3.Connection) -> None:
+    """Move the write-ahead log into the file and empty it: deleted text must not outlive there.
+
+    A reader in the middle of a statement is waited for as long as for a lock.
+    """
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 @contextmanager

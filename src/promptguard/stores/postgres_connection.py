@@ -1,21 +1,25 @@
-"""The way to PostgreSQL: a pool, the schema, and patience while the database restarts."""
+"""Connections to PostgreSQL: a pool, the schema, and repetition while the database restarts."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from promptguard.errors import StoreError
 from promptguard.stores.checks import closed
 from promptguard.stores.migrations import MIGRATIONS, Migration, pending
-from promptguard.stores.postgres_pool import Connection, ConnectionPool, connect
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
+
+Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+_OPTIONS: dict[str, Any] = {"autocommit": True, "connect_timeout": 5, "keepalives_idle": 30}
 
 _ATTEMPTS = 7
 _FIRST_DELAY_S = 0.1
@@ -24,11 +28,60 @@ _MIGRATION_LOCK = 0x70677364  # any fixed number: the name of our advisory lock
 _PASSING = frozenset({"40001", "40P01", "57P01", "57P02", "57P03", "53300"})
 
 
+async def connect(url: str) -> Connection:
+    """Return a new connection on which every statement is a transaction of its own."""
+    return await psycopg.AsyncConnection.connect(url, **_OPTIONS)
+
+
+class ConnectionPool:
+    """At most `size` connections of one event loop, opened when needed.
+
+    It has no task of its own, so a loop may end without closing it: psycopg's pool keeps workers
+    that ignore cancellation, and `asyncio.run` around a single call would wait for them forever.
+    """
+
+    def __init__(self, url: str, *, size: int) -> None:
+        self._url = url
+        self._places = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._is_closed = False
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection; it comes back unless it was lost or left in the middle."""
+        async with self._places:
+            if self._is_closed:
+                raise closed()
+            connection = self._idle.pop() if self._idle else await connect(self._url)
+            try:
+                yield connection
+            finally:
+                self._take_back(connection)
+
+    def drop_idle(self) -> None:
+        """Close the connections nobody uses, which after a restart are all dead."""
+        while self._idle:
+            self._idle.pop().pgconn.finish()
+
+    def close(self) -> None:
+        """Lend no more; connections in use are closed when they come back."""
+        self._is_closed = True
+        self.drop_idle()
+
+    def _take_back(self, connection: Connection) -> None:
+        is_usable = connection.pgconn.transaction_status == TransactionStatus.IDLE
+        if self._is_closed or not is_usable:
+            connection.pgconn.finish()
+        else:
+            self._idle.append(connection)
+
+
 class PostgresLink:
     """Runs work on pooled connections; the pool opens and the schema migrates at first use.
 
     Work is repeated after a lost connection, at most `_ATTEMPTS` times and `timeout_s` seconds in
-    all, so it must do no harm when its first run did succeed unseen.
+    all, so it must do no harm when its first run did succeed unseen. With `must_exist` a database
+    without our tables is an error instead of a new store.
     """
 
     def __init__(
@@ -39,12 +92,14 @@ class PostgresLink:
         timeout_s: float = 30.0,
         sleep: Sleep = asyncio.sleep,
         migrations: Sequence[Migration] = MIGRATIONS,
+        must_exist: bool = False,
     ) -> None:
         self._url = url
         self._pool_size = pool_size
         self._timeout_s = timeout_s
         self._sleep = sleep
         self._migrations = migrations
+        self._must_exist = must_exist
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._pool: ConnectionPool | None = None
@@ -54,7 +109,7 @@ class PostgresLink:
         """Return `await work(connection)`; raises StoreError where the database fails."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._with_patience(work)
+                return await self._repeated(work)
         except TimeoutError:
             raise StoreError(
                 f"PostgreSQL did not answer within {self._timeout_s:g} s; check its load and locks."
@@ -75,7 +130,7 @@ class PostgresLink:
         if self._pool is not None:
             self._pool.close()
 
-    async def _with_patience(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _repeated(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         attempt = 0
         while True:
             try:
@@ -112,8 +167,15 @@ class PostgresLink:
             await connect(self._url) as connection,
             connection.transaction(),
         ):
-            if await _schema_number(connection) == self._migrations[-1].number:
+            found = await _schema_number(connection)
+            if found == self._migrations[-1].number:
                 return
+            if self._must_exist and not found:
+                info = connection.info
+                raise StoreError(
+                    f"The database {info.dbname} on {info.host} holds no sessions of promptguard; "
+                    "check the store URL (conversation.store)."
+                )
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
             await connection.execute(
                 "CREATE TABLE IF NOT EXISTS guard_schema (number INTEGER NOT NULL)"

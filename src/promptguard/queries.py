@@ -1,0 +1,270 @@
+"""What can be asked of stored turns and sessions, and the answers: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from promptguard.state import SessionState
+from promptguard.verdict import Action
+
+DEMO_PREFIX = "demo:"
+# Turns at least this severe were interfered with; the partial index of the stores says the same.
+FLAGGED_SEVERITY = Action.STEER.severity
+
+
+class LabelFilter(StrEnum):
+    """Which labels a session or a turn may have; `none` is no label yet."""
+
+    ANY = ""
+    NONE = "none"
+    ATTACK = "attack"
+    FALSE_ALARM = "false_alarm"
+
+
+class SessionSort(StrEnum):
+    """By what a list of sessions is ordered."""
+
+    UPDATED = "updated"
+    RISK = "risk"
+    PEAK = "peak"
+    TURNS = "turns"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTurn:
+    """One judged turn as lists and statistics see it.
+
+    `signal` and `reason` are the strongest evidence for an attack. `key` is the API key's name
+    where the session id begins with one. `words` is the searchable text, None where not kept.
+    """
+
+    tenant: str
+    session_id: str
+    turn: int
+    position: int
+    second: int
+    action: Action
+    turn_risk: float
+    signal: str = ""
+    reason: str = ""
+    tags: tuple[str, ...] = ()
+    language: str = ""
+    key: str = ""
+    latency_ms: float | None = None
+    is_demo: bool = False
+    label: str = ""
+    words: str | None = None
+
+    @property
+    def is_flagged(self) -> bool:
+        """Whether the turn was interfered with."""
+        return self.action.severity >= FLAGGED_SEVERITY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFilter:
+    """Which turns count; what is empty or None restricts nothing.
+
+    `tag`, `signal` and `reason` are asked of turns that were interfered with: every harmless turn
+    has a strongest signal too. `since` and `until` are seconds since the epoch, the first included, the second not.
+    """
+
+    actions: tuple[Action, ...] = ()
+    tag: str = ""
+    signal: str = ""
+    reason: str = ""
+    language: str = ""
+    key: str = ""
+    is_demo: bool | None = None
+    since: int | None = None
+    until: int | None = None
+
+    def fits(self, turn: StoredTurn) -> bool:
+        """Say whether a turn counts."""
+        return (
+            (not self.actions or turn.action in self.actions)
+            and (not self.tag or self.tag in turn.tags)
+            and self.signal in ("", turn.signal)
+            and self.reason in ("", turn.reason)
+            and self.language in ("", turn.language)
+            and self.key in ("", turn.key)
+            and self.is_demo in (None, turn.is_demo)
+            and (self.since is None or turn.second >= self.since)
+            and (self.until is None or turn.second < self.until)
+            and (not self.asks_flagged or turn.is_flagged)
+        )
+
+    @property
+    def asks_flagged(self) -> bool:
+        """Whether only turns that were interfered with can fit."""
+        if self.tag or self.signal or self.reason:
+            return True
+        return bool(self.actions) and all(a.severity >= FLAGGED_SEVERITY for a in self.actions)
+
+    @property
+    def restricts_turns(self) -> bool:
+        """Whether it asks for more than a whole session can answer."""
+        return bool(
+            self.actions
+            or self.tag
+            or self.signal
+            or self.reason
+            or self.language
+            or self.since is not None
+            or self.until is not None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """A session in a list, with its most severe turn and that turn's text where kept."""
+
+    state: SessionState
+    label: str = ""
+    worst: StoredTurn | None = None
+    text: str | None = None
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether the session is one of the bundled conversations."""
+        return is_demo(self.state.session_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPage:
+    """One page of a list, and how many sessions there are in all."""
+
+    rows: tuple[SessionRow, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnQuery:
+    """Which turns to list, newest first.
+
+    With `min_risk`, turns that were interfered with and those at least that risky.
+    """
+
+    tenant: str | None = "default"
+    turns: TurnFilter = field(default_factory=TurnFilter)
+    label: LabelFilter = LabelFilter.ANY
+    min_risk: float | None = None
+    limit: int = 50
+    offset: int = 0
+
+    def fits(self, turn: StoredTurn) -> bool:
+        """Say whether a turn is listed."""
+        return (
+            self.tenant in (None, turn.tenant)
+            and self.turns.fits(turn)
+            and fits_label(self.label, turn.label)
+            and (self.min_risk is None or turn.is_flagged or turn.turn_risk >= self.min_risk)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRow:
+    """A turn in a list, with its text where kept."""
+
+    turn: StoredTurn
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewQuery:
+    """What to sum up: turns from `since` to `until`, in stretches of `bucket_s` seconds."""
+
+    since: int
+    until: int
+    bucket_s: int
+    tenant: str | None = "default"
+    is_demo: bool | None = None
+    top: int = 8
+
+    @property
+    def turns(self) -> TurnFilter:
+        """The turns that count."""
+        return TurnFilter(since=self.since, until=self.until, is_demo=self.is_demo)
+
+    @property
+    def buckets(self) -> int:
+        """How many stretches there are; the last may be shorter."""
+        return max(0, -(-(self.until - self.since) // self.bucket_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """The turns of one stretch of time, by what was done about them."""
+
+    start: int
+    turns: int = 0
+    steered: int = 0
+    stripped: int = 0
+    blocked: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many flagged turns have something in common, and how many of them were blocked."""
+
+    name: str
+    turns: int
+    blocked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """How long judging took, over the newest `turns` turns that say so."""
+
+    turns: int
+    median_ms: float
+    p95_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """What people said of flagged turns; of blocked ones apart."""
+
+    attacks: int = 0
+    false_alarms: int = 0
+    blocked_attacks: int = 0
+    blocked_false_alarms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Turns over time, and what the flagged ones have in common, most frequent first."""
+
+    buckets: tuple[Bucket, ...]
+    reasons: tuple[Count, ...] = ()
+    signals: tuple[Count, ...] = ()
+    tags: tuple[Count, ...] = ()
+    sessions: tuple[Count, ...] = ()
+    keys: tuple[Count, ...] = ()
+    languages: tuple[Count, ...] = ()
+    latency: Latency | None = None
+
+    @property
+    def total(self) -> Bucket:
+        """All stretches together."""
+        return Bucket(
+            start=self.buckets[0].start if self.buckets else 0,
+            turns=sum(each.turns for each in self.buckets),
+            steered=sum(each.steered for each in self.buckets),
+            stripped=sum(each.stripped for each in self.buckets),
+            blocked=sum(each.blocked for each in self.buckets),
+        )
+
+
+def is_demo(session_id: str) -> bool:
+    """Say whether a session is one of the bundled conversations."""
+    return session_id.startswith(DEMO_PREFIX)
+
+
+def fits_label(wanted: LabelFilter, label: str) -> bool:
+    """Say whether a label is one of those asked for."""
+    if wanted is LabelFilter.ANY:
+        return True
+    return label == ("" if wanted is LabelFilter.NONE else wanted.value)

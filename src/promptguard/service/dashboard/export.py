@@ -1,0 +1,127 @@
+"""Sessions as files: the list as CSV or JSON lines, one session as JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from promptguard.errors import InputError
+from promptguard.protocols import SessionKey, SessionQuery, SessionStore
+from promptguard.queries import SessionRow
+from promptguard.service.dashboard.access import context_of, error_page, visitor_of
+from promptguard.service.dashboard.filters import ListFilter, moment_of
+from promptguard.service.dashboard.overview import demo_filter
+
+_ROWS = 500
+COLUMNS = (
+    "session_id", "updated", "mode", "accumulated_risk", "peak_risk", "turns", "blocked", "label",
+    "is_demo", "worst_turn", "action", "turn_risk", "signal", "reason", "tags", "language", "text",
+)  # fmt: skip
+# A spreadsheet would run a cell that begins like this.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+async def export_sessions(request: Request) -> Response:
+    """Answer with all sessions that fit the address, as `format` says."""
+    context, visitor = context_of(request), visitor_of(request)
+    wanted = replace(ListFilter.from_params(request.query_params), page=1)
+    is_demo, _ = await demo_filter(context, visitor, wanted.demo)
+    query = wanted.query(visitor.tenant, is_demo=is_demo, limit=_ROWS)
+    rows = _rows(context.controller.store, query)
+    if request.query_params.get("format") == "jsonl":
+        return _file(_json_lines(rows), "sessions.jsonl", "application/x-ndjson")
+    return _file(_csv(rows), "sessions.csv", "text/csv; charset=utf-8")
+
+
+async def export_session(request: Request) -> Response:
+    """Answer with the messages of one session, one per line, with their verdicts."""
+    context, visitor = context_of(request), visitor_of(request)
+    key = SessionKey(session_id=request.query_params.get("id", ""), tenant=visitor.tenant)
+    try:
+        entries = await context.controller.store.transcript(key)
+    except InputError:
+        entries = ()
+    if not entries:
+        return error_page(request, "Session not found", "It may have been deleted.", 404)
+    lines = [
+        json.dumps(
+            {
+                "session_id": key.session_id,
+                "turn": entry.turn,
+                "role": entry.role.value,
+                "content": entry.content,
+                "timestamp": entry.timestamp,
+                "verdict": json.loads(entry.verdict) if entry.verdict else None,
+            },
+            ensure_ascii=True,
+        )
+        for entry in entries
+    ]
+    headers = {"content-disposition": 'attachment; filename="session.jsonl"'}
+    return Response("\n".join(lines) + "\n", media_type="application/x-ndjson", headers=headers)
+
+
+def values_of(row: SessionRow) -> dict[str, str | int | float | bool]:
+    """Return what a file says of a session, by column."""
+    state, worst = row.state, row.worst
+    return {
+        "session_id": state.session_id,
+        "updated": moment_of(max(0, int(state.updated))),
+        "mode": state.mode.name,
+        "accumulated_risk": round(state.accumulated_risk, 4),
+        "peak_risk": round(state.profile.peak_risk, 4),
+        "turns": state.turn_count,
+        "blocked": state.profile.blocked,
+        "label": row.label,
+        "is_demo": row.is_demo,
+        "worst_turn": worst.turn if worst else 0,
+        "action": worst.action.value if worst else "",
+        "turn_risk": round(worst.turn_risk, 4) if worst else 0.0,
+        "signal": worst.signal if worst else "",
+        "reason": worst.reason if worst else "",
+        "tags": " ".join(worst.tags) if worst else "",
+        "language": worst.language if worst else "",
+        "text": row.text or "",
+    }
+
+
+async def _rows(store: SessionStore, query: SessionQuery) -> AsyncIterator[SessionRow]:
+    while (page := await store.page(query)).rows:
+        for row in page.rows:
+            yield row
+        query = replace(query, offset=query.offset + _ROWS)
+
+
+async def _csv(rows: AsyncIterator[SessionRow]) -> AsyncIterator[bytes]:
+    yield _csv_line(list(COLUMNS))
+    async for row in rows:
+        values = values_of(row)
+        yield _csv_line([_cell(values[column]) for column in COLUMNS])
+
+
+async def _json_lines(rows: AsyncIterator[SessionRow]) -> AsyncIterator[bytes]:
+    async for row in rows:
+        yield json.dumps(values_of(row), ensure_ascii=True).encode() + b"\n"
+
+
+def _cell(value: object) -> str:
+    text = str(value)
+    is_formula = isinstance(value, str) and text.startswith(_FORMULA)
+    return "'" + text if is_formula else text
+
+
+def _csv_line(cells: list[str]) -> bytes:
+    buffer = io.StringIO()
+    csv.writer(buffer).writerow(cells)
+    return buffer.getvalue().encode("utf-8", "replace")
+
+
+def _file(content: AsyncIterator[bytes], name: str, media_type: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(content, media_type=media_type, headers=headers)
