@@ -14,6 +14,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -82,7 +83,7 @@ def duplicates(files: Iterable[Sequence[Line]], length: int) -> list[Duplicate]:
     return [
         Duplicate(first=one[i], second=other[j], length=_shared(one, i, other, j))
         for found in places.values()
-        for (one, i), (other, j) in zip(found, found[1:], strict=False)
+        for (one, i), (other, j) in pairwise(found)
         if not _continues(one, i, other, j) and not (one is other and j - i < length)
     ]
 

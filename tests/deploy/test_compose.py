@@ -110,7 +110,10 @@ def test_base_images_are_named_by_digest(compose, containerfile) -> None:
     images = {name: service["image"] for name, service in compose["services"].items()}
     assert images.pop("guard") == "promptguard:latest"
     assert compose["services"]["guard"]["build"]["args"].keys() == {"PYTHON_IMAGE"}
-    variables = {"PYTHON_IMAGE", *(re.match(r"\$\{(\w+):\?", value)[1] for value in images.values())}
+    variables = {
+        "PYTHON_IMAGE",
+        *(re.match(r"\$\{(\w+):\?", value)[1] for value in images.values()),
+    }
     written = set(re.findall(r'echo "(\w+)=\$\(pinned', (DEPLOY / "pin-images").read_text()))
     assert written == variables
 

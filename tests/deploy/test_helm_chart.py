@@ -1,4 +1,4 @@
-"""The Helm chart is whole: every value exists and is used, every template is a Kubernetes object."""
+"""The Helm chart is whole: values exist and are used, templates are Kubernetes objects."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,10 @@ def test_the_chart_has_the_version_of_the_package() -> None:
     """So that the chart of a release starts the image of that release."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == promptguard.__version__
-    assert yaml.safe_load((CHART / "values.yaml").read_text())["image"]["tag"] == promptguard.__version__
+    assert (
+        yaml.safe_load((CHART / "values.yaml").read_text())["image"]["tag"]
+        == promptguard.__version__
+    )
 
 
 def test_every_value_of_a_template_has_a_default(values) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from promptguard.cli import main
+from promptguard.cli import cli
 from promptguard.config import ServiceConfig
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "promptguard.service"
@@ -27,7 +27,7 @@ def test_it_starts_and_reloads_the_service(unit) -> None:
     """By a command that is registered, and the signal that reads the configuration again."""
     program, command = unit["Service"]["ExecStart"].split()
     assert program.endswith("/promptguard")
-    assert command in main.list_commands(None)
+    assert command in cli.list_commands(None)
     assert unit["Service"]["ExecReload"].split()[1:] == ["-HUP", "$MAINPID"]
     assert "PROMPTGUARD_CONFIG=" in unit["Service"]["Environment"]
     assert unit["Install"]["WantedBy"] == "multi-user.target"
