@@ -22,7 +22,7 @@ _HEAD = """# Licences
 <!-- Written by `make licences`; do not edit. -->
 
 promptguard itself, its rules, prompts, scenarios and the texts in `training/corpus` are Apache-2.0.
-This page lists the work of others: what is installed with it, what the embedded model was made from,
+This page lists the work of others: what is installed with it, what the embedded model was made of,
 and what it was trained on. `make sbom` writes the packages as CycloneDX to `artifacts/sbom.json`.
 """
 
