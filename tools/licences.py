@@ -56,14 +56,21 @@ def model_part(manifest: dict[str, object], sources: dict[str, dict[str, dict[st
 
     Raises KeyError where the manifest names public data whose licence is not on record.
     """
-    data = manifest["data"]
+    data, bases = manifest["data"], manifest["base"]
     assert isinstance(data, dict)
+    assert isinstance(bases, dict)
     public = sorted(name for name in data if not name.lstrip("(").startswith("authored"))
     trained = [(name, data[name], sources["data"][name]) for name in public]
-    made = f"{manifest['name']} {manifest['version']}, {manifest['license']}, made from "
     lines = [
         "## Embedded model\n",
-        made + f"{manifest['base']} (Apache-2.0).\n",
+        f"{manifest['name']} {manifest['version']}, {manifest['license']}, made from:\n",
+        "| reader | base | licence of the base |",
+        "|---|---|---|",
+        *(
+            f"| {reader} | {base} | {_base_licence(base, sources)} |"
+            for reader, base in bases.items()
+        ),
+        "",
         "Trained on the texts written for this project, and on these public records, of which no",
         "text is in the repository or the package:\n",
         "| source | records | origin | licence |",
@@ -76,6 +83,11 @@ def model_part(manifest: dict[str, object], sources: dict[str, dict[str, dict[st
         "",
     ]
     return "\n".join(lines)
+
+
+def _base_licence(base: str, sources: dict[str, dict[str, dict[str, str]]]) -> str:
+    """Return the licence of the base that a description names."""
+    return next(item["licence"] for name, item in sources["bases"].items() if name in base)
 
 
 def locked(lock: str) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ def test_data_without_a_licence_is_refused() -> None:
     """A model trained on something unknown cannot be listed."""
     manifest = {**json.loads(MODEL.read_text("utf-8")), "data": {"unheard_of": 3}}
     with pytest.raises(KeyError, match="unheard_of"):
-        model_part(manifest, {"data": {}, "parallel": {}})
+        model_part(manifest, {"bases": {}, "data": {}, "parallel": {}})
 
 
 def test_a_licence_is_a_name_not_a_text() -> None:
