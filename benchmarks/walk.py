@@ -26,8 +26,7 @@ from promptguard.config import ControllerConfig, ServiceConfig, Settings
 from promptguard.conversation import Message, Role
 from promptguard.guard import PromptGuard
 from promptguard.records import Record
-from promptguard.service.app import Service
-from promptguard.service.opening import open_parts
+from promptguard.service.app import Service, open_parts
 
 SOURCE = str(Path(promptguard.__file__).parent) + "/"
 TURNS = ("What is a good soup for a cold evening?", "And how long must the leeks cook?")
@@ -108,7 +107,7 @@ def gateway_turn(recorder: Recorder) -> Walk:
             conversation=ControllerConfig(store="memory:"),
             service=ServiceConfig(upstream=f"{upstream}/v1", demo=False, dashboard=False),
         )
-        service = Service(open_parts(settings))
+        service = Service(open_parts(settings, lambda: settings))
         return asyncio.run(_second_turn(recorder, service))
 
 
