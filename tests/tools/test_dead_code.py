@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from tools.dead_code import ROOT, is_reported
+from tools.dead_code import ROOT, allowed_names, is_reported
 
 FILE = ROOT / "src" / "promptguard" / "config.py"
 
@@ -24,3 +24,11 @@ def test_fields_and_foreign_files_are_not() -> None:
     """Fields are read from templates and files; callers outside the package are not judged."""
     assert not is_reported(item("variable", "    port: int"))
     assert not is_reported(SimpleNamespace(filename=str(ROOT / "x.py"), typ="function"))
+
+
+def test_exceptions_are_plain_names() -> None:
+    """Comments and the docstring say why."""
+    assert allowed_names('"""Why."""\n# click\nget_command\nprocess_turn\n') == {
+        "get_command",
+        "process_turn",
+    }
