@@ -1,22 +1,33 @@
-# Every target sets up what it needs in .venv by itself.
+# Every target sets up what it needs in .venv by itself: `run` only what running needs, the others
+# what development needs. Both sets come from locks with hashes (`make lock`).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-REQUIREMENTS := requirements/dev.txt
+RUNNABLE := $(VENV)/.runnable
 READY := $(VENV)/.ready
-
-.PHONY: run test check fmt bench fuzz validate e2e docs clean lock
-
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
+CASES ?= 200000
 DATA ?= ../shared/data
 
-$(READY): $(REQUIREMENTS) requirements/llm.txt pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(REQUIREMENTS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/llm.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $@
+.PHONY: run test check fmt bench fuzz validate e2e docs lock sbom licences audit clean
 
-run: $(READY)
+$(RUNNABLE): requirements/run.txt pyproject.toml
+	@echo "Setting up $(VENV) with what the service needs (once; a minute after the download)."
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) --require-hashes -r requirements/run.txt
+	$(INSTALL) --quiet --no-deps --no-build-isolation -e .
+	@echo "Ready. The command is $(BIN)/promptguard; '. $(BIN)/activate' puts it on your path."
+	@touch $@
+
+$(READY): requirements/dev.txt requirements/llm.txt pyproject.toml
+	@echo "Setting up $(VENV) with what tests, checks and documentation need (once)."
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) --require-hashes -r requirements/dev.txt
+	$(INSTALL) --quiet --require-hashes --no-deps -r requirements/llm.txt
+	$(INSTALL) --quiet --no-deps --no-build-isolation -e .
+	@touch $@ $(RUNNABLE)
+
+run: $(RUNNABLE)
 	$(BIN)/promptguard serve
 
 test: $(READY)
@@ -27,6 +38,8 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.duplicates
+	$(BIN)/python -m tools.dead_code
 
 fmt: $(READY)
 	$(BIN)/ruff format .
@@ -37,7 +50,6 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.forward
 	$(BIN)/python -m benchmarks.linear_time
 
-CASES ?= 200000
 fuzz: $(READY)
 	nice $(BIN)/python -m fuzz.run --cases $(CASES)
 
@@ -46,17 +58,37 @@ validate: $(READY)
 	$(BIN)/python -m benchmarks.model $(DATA)
 	$(BIN)/python -m benchmarks.instinct $(DATA)
 
-lock: $(READY)
-	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
-	  --no-emit-find-links --no-emit-trusted-host --extra service --extra postgres --extra parquet \
-	  -o requirements/dev.txt pyproject.toml requirements/dev.in
-
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e -m e2e -rs
 
+# Writes the generated pages, then builds the site into site/; nothing is fetched.
 docs: $(READY)
 	$(BIN)/python -m docs.settings_page
+	$(BIN)/mkdocs build --quiet --strict
+
+# The run and image locks are constrained by the first, so that what is tested is what runs.
+COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe \
+  --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+lock: $(READY)
+	$(COMPILE) --extra service --extra postgres --extra parquet -o requirements/dev.txt \
+	  pyproject.toml requirements/dev.in
+	$(COMPILE) --extra service -c requirements/dev.txt -o requirements/run.txt \
+	  pyproject.toml requirements/run.in
+	$(COMPILE) --extra service --extra postgres -c requirements/dev.txt -o requirements/image.txt \
+	  pyproject.toml requirements/run.in
+
+# What is in the image, as CycloneDX JSON.
+sbom: $(READY)
+	mkdir -p artifacts
+	$(BIN)/cyclonedx-py requirements requirements/image.txt --pyproject pyproject.toml \
+	  --output-reproducible --output-format JSON --output-file artifacts/sbom.json
+
+licences: $(READY)
+	$(BIN)/python -m tools.licences
+
+# Asks a vulnerability database over the network; nothing else here does.
+audit: $(READY)
+	$(BIN)/pip-audit --require-hashes --disable-pip -r requirements/image.txt
 
 clean:
 	rm -rf $(VENV) build dist site artifacts .mypy_cache .ruff_cache .hypothesis

@@ -43,11 +43,6 @@ class Network:
         self._session: Any = None
         self._memory = threading.local()
 
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the weights are in memory."""
-        return self._session is not None
-
     def run(self, windows: Sequence[Window]) -> list[WindowLogits]:
         """Return the logits of each window.
 

@@ -74,11 +74,6 @@ def polyline(points: Sequence[Point], stroke: str) -> Markup:
     return element("polyline", points=path, fill="none", stroke=stroke, stroke_width="1.6")
 
 
-def path_through(points: Sequence[Point]) -> str:
-    """Return the `d` of a path through points."""
-    return "M " + " L ".join(f"{x:.1f} {y:.1f}" for x, y in points)
-
-
 def _attribute(key: str) -> str:
     return str(escape(key.rstrip("_").replace("_", "-")))
 

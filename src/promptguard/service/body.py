@@ -25,7 +25,6 @@ _IDENTIFIER = re.compile(r"\S{0,40}\Z")
 _DATA_URL = re.compile(r"data:[\w/+.;=-]*;base64,(?=[A-Za-z0-9+/_\s=-]*\Z)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]{200,}={0,2}\s*\Z")
 _PRINTABLE_SHARE = 0.95
-MAX_UNJUDGED = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

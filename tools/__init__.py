@@ -1,0 +1,1 @@
+"""Checks and listings that make targets run; no part of the package."""
