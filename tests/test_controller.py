@@ -23,8 +23,8 @@ from promptguard.risk.ledger import risk_of
 from promptguard.state import ReplyKind, SessionState, TranscriptEntry
 from promptguard.stores.memory import MemoryStore
 from promptguard.testing import FakeEncoder, ManualClock, ScriptedProvider
-from promptguard.turns.judge import TurnJudge
 from promptguard.turns.input import TurnInput
+from promptguard.turns.judge import TurnJudge
 from promptguard.verdict import Action, Mode, Verdict
 from tests.judging import fake_judge
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from promptguard.model.encoder import shared_encoder
+from promptguard.model.readers import shared_readers
 from promptguard.vector import Vector
 from training.records import read
 
@@ -69,7 +69,7 @@ def talks(path: Path, rng: random.Random) -> list[Talk]:
         said = [m["content"] for m in record["messages"] if m["role"] == "user"][:MAX_TURNS]
         pair, kin = record.get("pair") or record["id"], (record["source"], record["lang"])
         if len(said) > 1:
-            found.append(Talk(vectors=shared_encoder().embed(said), pair=pair, kin=kin))
+            found.append(Talk(vectors=shared_readers().embed(said), pair=pair, kin=kin))
     return found
 
 
@@ -84,7 +84,7 @@ def strangers(found: list[Talk], rng: random.Random) -> list[tuple[Talk, Talk]]:
 
 def cosines(found: list[Talk], rng: random.Random) -> dict[str, list[float]]:
     """Return the cosines of every kind of pair."""
-    left, right = (shared_encoder().embed(side) for side in zip(*REPHRASED, strict=True))
+    left, right = (shared_readers().embed(side) for side in zip(*REPHRASED, strict=True))
     table = np.stack(left) @ np.stack(right).T
     pairs = strangers(found, rng)
     long = [talk for talk in found if len(talk.vectors) > SEGMENT]

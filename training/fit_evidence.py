@@ -3,9 +3,9 @@
     python -m training.fit_evidence .train/data .train/scores MODEL WEIGHTS
 
 All signals are fitted jointly on examples that trained neither reader (held-out records and whole
-development sources), so that correlated ones do not count twice: a logistic regression of "answering
-this turn serves an attack" on the signals' scores, weights not below zero, every source and label
-weighing alike. The readers' logits are those of the `score` stage of training, blended as the
+development sources), so that correlated ones do not count twice: a logistic regression of
+"answering this turn serves an attack" on the signals' scores, weights not below zero, every source
+and label weighing alike. The readers' logits are those of the `score` stage of training, blended as the
 manifest says; the other signals are computed from the text. A signal whose weight the data puts at
 zero stays in the product as a measurement.
 

@@ -36,9 +36,9 @@ SIGNALS = ("semantic", "context", "concepts", "keywords", "fil", "continuation",
 LOGIT = frozenset({"semantic", "context", "concepts"})
 PER_SOURCE = {"held": 8, "dev": 40}
 MAX_TURNS = 12
-# Bounds on each scale. Left free, the fit leans on the context alone (AUC .909 against .884 on later
-# turns), and a harmless question after several hostile turns is then blocked for them: the message
-# itself must keep a say, which the talks that are fitted on, with few recoveries, cannot teach.
+# Bounds on each scale. Left free, the fit leans on the context alone (AUC .909 against .884 on
+# later turns), and a harmless question after several hostile turns is then blocked for them: the
+# message itself must keep a say, which talks with few recoveries cannot teach.
 BOUNDS = {
     "semantic": (0.45, 0.6),
     "context": (0.5, 0.62),
@@ -97,10 +97,7 @@ def turns_of(judge: TurnJudge, data: Path, name: str) -> list[Turn]:
 def features(turns: list[Turn]) -> np.ndarray:
     """Return one row a turn."""
     return np.array(
-        [
-            [log_odds(t.scores[n]) if n in LOGIT else t.scores[n] for n in SIGNALS]
-            for t in turns
-        ]
+        [[log_odds(t.scores[n]) if n in LOGIT else t.scores[n] for n in SIGNALS] for t in turns]
     )
 
 

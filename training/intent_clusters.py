@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from promptguard.model.encoder import LocalEncoder, shared_encoder
+from promptguard.model.readers import Readers, shared_readers
 from promptguard.vector import Vector, pack_vector
 from training.records import read
 
@@ -109,7 +109,7 @@ def said(record: Mapping[str, Any]) -> str:
     return text
 
 
-def direction(texts: list[str], encoder: LocalEncoder) -> Vector:
+def direction(texts: list[str], encoder: Readers) -> Vector:
     """Return the mean of the texts' unit vectors at length one."""
     mean = np.mean(encoder.embed(texts), axis=0)
     unit: Vector = (mean / np.linalg.norm(mean)).astype(np.float32)
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--leave-out", type=Path)
     options = parser.parse_args()
     left_out = ids(options.leave_out) if options.leave_out else frozenset()
-    encoder = shared_encoder()
+    encoder = shared_readers()
     clusters = [
         {
             "name": name,

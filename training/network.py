@@ -1,8 +1,8 @@
 """The networks: encoders with mean pooling and four heads, small (quick) and large (thorough).
 
 Both read the same vocabulary and give the same outputs. The quick one is MiniLM-L6, the thorough
-one MPNet: twelve layers as the teacher, six of them as the reader that ships. MPNet's word table may
-be kept as a product of two smaller ones, which is what lets 22 languages fit.
+one MPNet: twelve layers as the teacher, six of them as the reader that ships. MPNet's word table
+may be kept as a product of two smaller ones, which is what lets 22 languages fit.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 One logistic regression per output over hashed tokens and pairs of neighbours, on the messages the
 encoder was trained on, drawn with the weights its batches have. `--share` is how much of the
 table's logit is added to the reader's, chosen on development sources. `.train/data` holds
-`train.jsonl.gz`; the tokenizer is the model's own. Writes `pairs_held.npy` and `pairs_dev.npy`, what
-the table adds for those examples, for the calibration.
+`train.jsonl.gz`; the tokenizer is the model's own. Writes `pairs_held.npy` and `pairs_dev.npy`,
+what the table adds for those examples, for the calibration.
 """
 
 from __future__ import annotations

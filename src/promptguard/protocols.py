@@ -130,8 +130,8 @@ class TurnContext:
 
     `state` is the session before this turn. `message_risk` is the risk of the message taken
     alone, in [0,1]. `reading`, `context` and `embedding` are None where no model is in use.
-    `concepts` is what the text speaks of in any language, with its places in the folded text. `earlier` holds the scores of the
-    signals that were computed before, by name, so that none is computed twice.
+    `concepts` is what the text speaks of in any language, with its places in the folded text.
+    `earlier` holds the scores of the signals computed before, by name: none is computed twice.
     """
 
     state: SessionState

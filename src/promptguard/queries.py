@@ -68,7 +68,8 @@ class TurnFilter:
     """Which turns count; what is empty or None restricts nothing.
 
     `tag`, `signal` and `reason` are asked of turns that were interfered with: every harmless turn
-    has a strongest signal too. `since` and `until` are seconds since the epoch, the first included, the second not.
+    has a strongest signal too. `since` and `until` are seconds since the epoch, the first
+    included, the second not.
     """
 
     actions: tuple[Action, ...] = ()

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from tiny_model import write_model
 
-from promptguard.model.encoder import LocalEncoder
+from promptguard.model.readers import Readers
 
 
 @pytest.fixture(scope="session")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> LocalEncoder:
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Readers:
     """An encoder on the tiny model."""
-    return LocalEncoder(write_model(tmp_path_factory.mktemp("tiny")))
+    return Readers(write_model(tmp_path_factory.mktemp("tiny")))
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from tiny_model import write_model
 
 from promptguard.errors import ModelError
-from promptguard.model.artifact import open_artifact
-from promptguard.model.encoder import LocalEncoder
+from promptguard.model.artifact import OUTPUTS, open_artifact
+from promptguard.model.readers import Readers
 
 
 def test_whole_files_are_not_damaged(folder: Path) -> None:
@@ -18,7 +18,7 @@ def test_whole_files_are_not_damaged(folder: Path) -> None:
     assert open_artifact(folder).damaged() == ()
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "word_pairs.npz"])
+@pytest.mark.parametrize("name", ["quick.onnx", "tokenizer.json", "word_pairs.npz"])
 def test_a_changed_or_missing_file_is_named(folder: Path, name: str) -> None:
     """One flipped byte is enough."""
     artifact = open_artifact(folder)
@@ -52,28 +52,29 @@ def test_a_manifest_with_an_unknown_field_is_refused(folder: Path) -> None:
         open_artifact(folder)
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "word_pairs.npz"])
+@pytest.mark.parametrize("name", ["quick.onnx", "tokenizer.json", "word_pairs.npz"])
 @pytest.mark.parametrize("cut", [0, 100])
 def test_files_that_do_not_load_are_a_model_error(folder: Path, name: str, cut: int) -> None:
     """Half a download, or an empty file; the message names the command that looks closer."""
     (folder / name).write_bytes((folder / name).read_bytes()[:cut])
     with pytest.raises(ModelError, match="model verify"):
-        LocalEncoder(open_artifact(folder)).read_messages(["bread"])
+        Readers(open_artifact(folder)).read_messages(["bread"])
 
 
 def test_a_missing_file_is_a_model_error(folder: Path) -> None:
     """Found when the model is first used."""
     artifact = open_artifact(folder)
-    (folder / "model.onnx").unlink()
+    (folder / "quick.onnx").unlink()
     with pytest.raises(ModelError):
-        LocalEncoder(artifact).read_messages(["bread"])
+        Readers(artifact).read_messages(["bread"])
 
 
 def test_the_manifest_calibrates_the_outputs(tmp_path: Path) -> None:
     """The logit of a resting text is -4; the shift brings it to even."""
-    fits = {"attack": {"scale": 1.0, "shift": 4.0}}
-    fits |= {n: {"scale": 1.0, "shift": 0.0} for n in ("manipulative", "extractive", "harmful")}
-    encoder = LocalEncoder(write_model(tmp_path, calibration=fits))
+    plain = {"quick": 1.0, "shift": 0.0}
+    fits = {name: {"alone": plain, "both": plain} for name in OUTPUTS}
+    fits["attack"] = {"alone": {"quick": 1.0, "shift": 4.0}, "both": plain}
+    encoder = Readers(write_model(tmp_path, calibration=fits))
     reading = encoder.read_messages(["bread"])[0]
     assert reading.attack == pytest.approx(0.5)
     assert reading.harmful == pytest.approx(0.018, abs=1e-3)

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from promptguard.model.artifact import OUTPUTS
-from promptguard.model.encoder import LocalEncoder, shared_encoder
+from promptguard.model.artifact import MESSAGE_OUTPUTS, OUTPUTS
+from promptguard.model.readers import Readers, shared_readers
 
 TEXTS = (
     "What time is it in Lima?",
@@ -20,28 +20,29 @@ ODD = ("", "😀" * 50, "\x00\x01\x02" * 40, "खाना خبز לחם ψωμ�
 
 
 @pytest.fixture(scope="module")
-def encoder() -> LocalEncoder:
-    return shared_encoder()
+def encoder() -> Readers:
+    return shared_readers()
 
 
-def test_the_files_are_whole_and_every_output_is_calibrated(encoder: LocalEncoder) -> None:
+def test_the_files_are_whole_and_every_output_is_calibrated(encoder: Readers) -> None:
     """What is shipped is what was measured."""
     manifest = encoder.artifact.manifest
     assert encoder.artifact.damaged() == ()
-    for name in (*OUTPUTS, "context"):
-        assert manifest.calibration[name].scale > 0
+    for name in OUTPUTS:
+        assert manifest.calibration[name].alone.quick > 0
+        assert manifest.calibration[name].both.quick >= 0
         assert 0.0 < manifest.thresholds[name] < 1.0
 
 
-def test_company_does_not_change_a_reading(encoder: LocalEncoder) -> None:
+def test_company_does_not_change_a_reading(encoder: Readers) -> None:
     """int8 models scale a whole batch together; ours must not show it."""
     for text, among in zip(TEXTS, encoder.read_messages(TEXTS), strict=True):
         alone = encoder.read_messages([text])[0]
-        for name in OUTPUTS:
+        for name in MESSAGE_OUTPUTS:
             assert getattr(among, name) == pytest.approx(getattr(alone, name), abs=1e-3)
 
 
-def test_threads_get_the_same_readings(encoder: LocalEncoder) -> None:
+def test_threads_get_the_same_readings(encoder: Readers) -> None:
     """One encoder serves them all."""
     expected = [reading.attack for reading in encoder.read_messages(TEXTS[:4])]
     with ThreadPoolExecutor(4) as pool:
@@ -50,13 +51,13 @@ def test_threads_get_the_same_readings(encoder: LocalEncoder) -> None:
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_odd_texts_get_bounded_readings(encoder: LocalEncoder, text: str) -> None:
+def test_odd_texts_get_bounded_readings(encoder: Readers, text: str) -> None:
     """No exception, no number out of bounds."""
     reading = encoder.read_messages([text])[0]
-    assert all(0.0 <= getattr(reading, name) <= 1.0 for name in OUTPUTS)
+    assert all(0.0 <= getattr(reading, name) <= 1.0 for name in MESSAGE_OUTPUTS)
 
 
-def test_emoji_are_unfamiliar_and_the_languages_are_not(encoder: LocalEncoder) -> None:
+def test_emoji_are_unfamiliar_and_the_languages_are_not(encoder: Readers) -> None:
     """Doubt where the vocabulary ends."""
     emoji, english, chinese, japanese, russian = encoder.read_messages(
         [

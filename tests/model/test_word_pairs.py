@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from promptguard.model.readers import Readers
 from tiny_model import WORDS, write_model
 
 from promptguard.model.artifact import OUTPUTS
-from promptguard.model.encoder import LocalEncoder
 from promptguard.model.word_pairs import SIZE, WordPairs, buckets, load_word_pairs
 
 IDS = st.lists(st.integers(0, 40_000), max_size=200)
@@ -79,9 +79,9 @@ def test_a_table_of_another_shape_is_refused(tmp_path: Path, wrong: dict[str, np
 def test_the_encoder_adds_what_the_table_says(tmp_path: Path) -> None:
     """An innocent text whose wording the table knows as an attack reads as one."""
     artifact = write_model(tmp_path)
-    before = LocalEncoder(artifact).read_messages(["salt water"])[0]
+    before = Readers(artifact).read_messages(["salt water"])[0]
     known = table_with(attack=[WORDS["salt"], WORDS["water"]])
     np.savez(tmp_path / "word_pairs.npz", table=known.table, units=known.units * 10)
-    after = LocalEncoder(artifact).read_messages(["salt water"])[0]
+    after = Readers(artifact).read_messages(["salt water"])[0]
     assert before.attack < 0.1 < 0.9 < after.attack
     assert after.harmful == before.harmful

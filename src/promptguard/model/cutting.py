@@ -77,9 +77,7 @@ def document_windows(
     return windows
 
 
-def context_window(
-    said: Sequence[tuple[str, Sequence[int]]], system: Sequence[int] = ()
-) -> Window:
+def context_window(said: Sequence[tuple[str, Sequence[int]]], system: Sequence[int] = ()) -> Window:
     """Lay the system prompt and the last turns out in one window, newest last.
 
     The system prompt and the assistant's turns are shortened most; turns that do not fit any more

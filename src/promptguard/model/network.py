@@ -92,9 +92,7 @@ def _open(path: Path, threads: int) -> Any:
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the library raises its own, undocumented types
         raise ModelError(
             f"The embedded model does not load ({type(error).__name__}); "

@@ -170,9 +170,7 @@ class Readers:
         body = windows[worst][1:-1]
         size = len(body)
         last = len(tokens.ids) - size
-        begin = next(
-            (i for i in range(max(0, last) + 1) if tokens.ids[i : i + 12] == body[:12]), 0
-        )
+        begin = next((i for i in range(max(0, last) + 1) if tokens.ids[i : i + 12] == body[:12]), 0)
         return tokens.offsets[begin][0], tokens.offsets[min(begin + size, len(tokens.ids)) - 1][1]
 
     def _run(

@@ -18,9 +18,7 @@ STRIPPED = (
 )
 
 
-def action_for(
-    turn: Mode, session: Mode, policy: PolicyConfig, *, is_hard: bool = False
-) -> Action:
+def action_for(turn: Mode, session: Mode, policy: PolicyConfig, *, is_hard: bool = False) -> Action:
     """Return the action for a turn.
 
     The turn's own range decides. A session that has shown an attack adds at most steering: a

@@ -34,8 +34,9 @@ def continuation(ctx: TurnContext) -> SignalScore:
     """Return the risk of the earlier turn that this one continues, by how nearly it does.
 
     A turn that only asks to go on ("and the next step?") continues what it follows, back to the
-    last turn that names a subject; any other continues the turns it is close to in meaning or words. A reply that gave
-    operational detail makes its turn weigh more, a refusal does not make it weigh less.
+    last turn that names a subject; any other continues the turns it is close to in meaning or
+    words. A reply that gave operational detail makes its turn weigh more, a refusal does not make
+    it weigh less.
     """
     best, which = 0.0, 0
     now = current_subject(ctx)
@@ -46,7 +47,7 @@ def continuation(ctx: TurnContext) -> SignalScore:
         risk = turn.turn_risk
         if turn.reply is not None and turn.reply.kind is ReplyKind.OPERATIONAL:
             risk = clipped(risk * (1.0 + _tuning().operational))
-        value = relevance * risk * _tuning().kept_per_turn**age
+        value = relevance * risk * _tuning().kept_per_turn ** age
         if value > best:
             best, which = value, turn.turn
     return scored("continuation", best, f"goes on from turn {which}", {"turn": float(which)})

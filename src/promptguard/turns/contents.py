@@ -41,9 +41,7 @@ class ContentJudge:
         return tuple(self._one(index, content, task) for index, content in enumerate(contents))
 
     def _one(self, index: int, content: Content, task: str) -> ContentFinding:
-        worst = ContentFinding(
-            index=index, origin=content.origin, risk=0.0, action=Action.ALLOW
-        )
+        worst = ContentFinding(index=index, origin=content.origin, risk=0.0, action=Action.ALLOW)
         for number, piece in enumerate(windows(content.text, size=SEGMENT_CHARS)):
             if number >= MAX_SEGMENTS:
                 return replace(worst, is_truncated=True)
@@ -82,9 +80,7 @@ class ContentJudge:
             return self.encoder.read_documents([texts[worst]], task=task, thorough=True)[0]
         return readings[worst]
 
-    def _nats(
-        self, reading: DocumentReading | None, rules: FilReading, views: TextViews
-    ) -> float:
+    def _nats(self, reading: DocumentReading | None, rules: FilReading, views: TextViews) -> float:
         weights = self.weights.documents
         override = rules.harm_score if _ORDERS & set(rules.violated) else 0.0
         nats = weights["rules"].nats(override)

@@ -11,8 +11,8 @@ from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
 from promptguard.errors import InputError
 from promptguard.fil.engine import FrozenInstinct
-from promptguard.model.reading import ContextReading, MessageReading
 from promptguard.model.readers import shared_readers
+from promptguard.model.reading import ContextReading, MessageReading
 from promptguard.patterns.concepts import Concepts, shipped_concepts
 from promptguard.protocols import Encoder, FilReading, Signal, TurnContext
 from promptguard.risk.ledger import accumulated_risk, add_turn, risk_of

@@ -1,11 +1,9 @@
-"""The encoder on a model whose answers are known."""
+"""The readers on a model whose answers are known."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +12,10 @@ from hypothesis import strategies as st
 from tiny_model import RESTING, TELLING, WORDS, write_model
 
 from promptguard.conversation import Message, Role
-from promptguard.model import encoder as encoder_module
 from promptguard.model.calibration import sigmoid
-from promptguard.model.cutting import MAX_WINDOWS, STRIDE, WINDOW
-from promptguard.model.encoder import LocalEncoder
+from promptguard.model.cutting import MAX_WINDOWS, STRIDE, WINDOW, Window
+from promptguard.model.network import WindowLogits
+from promptguard.model.readers import Readers
 from promptguard.model.reading import MessageReading
 
 LOW, HIGH = sigmoid(RESTING), sigmoid(RESTING + TELLING)
@@ -46,13 +44,13 @@ def numbers(reading: MessageReading) -> tuple[float, ...]:
         ("harm", (HIGH, LOW, LOW, HIGH)),
     ],
 )
-def test_each_output_is_its_own(encoder: LocalEncoder, text: str, expected: object) -> None:
+def test_each_output_is_its_own(encoder: Readers, text: str, expected: object) -> None:
     """Three kinds and their sum, in the order of the heads."""
     assert numbers(encoder.read_messages([text])[0]) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("place", [0, 100, 159, 400, 998])
-def test_a_telling_word_is_found_wherever_it_hides(encoder: LocalEncoder, place: int) -> None:
+def test_a_telling_word_is_found_wherever_it_hides(encoder: Readers, place: int) -> None:
     """Every window is judged, the highest counts, and the windows are seen to disagree."""
     words = ["bread"] * 999
     words[place] = "trick"
@@ -63,7 +61,7 @@ def test_a_telling_word_is_found_wherever_it_hides(encoder: LocalEncoder, place:
     assert not reading.is_truncated
 
 
-def test_beyond_the_bound_the_reading_says_so(encoder: LocalEncoder) -> None:
+def test_beyond_the_bound_the_reading_says_so(encoder: Readers) -> None:
     """The end of a text is read in any case."""
     length = WINDOW - 2 + (MAX_WINDOWS - 1) * STRIDE
     within, beyond = encoder.read_messages(["bread " * length, "bread " * (length + 1) + "harm"])
@@ -72,14 +70,14 @@ def test_beyond_the_bound_the_reading_says_so(encoder: LocalEncoder) -> None:
     assert beyond.harmful == pytest.approx(HIGH)
 
 
-def test_familiarity_is_the_share_of_known_words(encoder: LocalEncoder) -> None:
+def test_familiarity_is_the_share_of_known_words(encoder: Readers) -> None:
     """Unknown words are not held against a text here; they lower what is known of it."""
     known, half, strange = encoder.read_messages(["bread water", "bread zzz", "zzz yyy"])
     assert (known.familiarity, half.familiarity, strange.familiarity) == (1.0, 0.5, 0.0)
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
-def test_any_string_gets_a_reading(encoder: LocalEncoder, text: str) -> None:
+def test_any_string_gets_a_reading(encoder: Readers, text: str) -> None:
     """Bounded numbers and a finite vector, never an exception."""
     reading = encoder.read_messages([text])[0]
     assert all(0.0 <= number <= 1.0 for number in numbers(reading))
@@ -88,14 +86,14 @@ def test_any_string_gets_a_reading(encoder: LocalEncoder, text: str) -> None:
     assert np.isfinite(reading.embedding).all()
 
 
-def test_five_megabytes_are_read_within_the_bound(encoder: LocalEncoder) -> None:
+def test_five_megabytes_are_read_within_the_bound(encoder: Readers) -> None:
     """Only the stated part is looked at, and the reading says so."""
     reading = encoder.read_messages(["bread water " * 420_000])[0]
     assert reading.is_truncated
     assert reading.windows <= MAX_WINDOWS
 
 
-def test_no_texts_give_no_readings(encoder: LocalEncoder) -> None:
+def test_no_texts_give_no_readings(encoder: Readers) -> None:
     """An empty list is not an error."""
     assert encoder.read_messages([]) == ()
     assert encoder.embed([]) == ()
@@ -103,47 +101,32 @@ def test_no_texts_give_no_readings(encoder: LocalEncoder) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(sorted(WORDS)), max_size=40).map(" ".join), max_size=9))
-def test_company_does_not_change_a_reading(encoder: LocalEncoder, texts: list[str]) -> None:
+def test_company_does_not_change_a_reading(encoder: Readers, texts: list[str]) -> None:
     """A text is judged among others as it is alone."""
     for text, among in zip(texts, encoder.read_messages(texts), strict=True):
         alone = encoder.read_messages([text])[0]
         assert numbers(among) == pytest.approx(numbers(alone), abs=1e-3)
 
 
-def test_padding_does_not_change_a_reading(
-    encoder: LocalEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Windows of different lengths in one run give what each gives in its own."""
-    texts = ["harm", "bread " * 100, "trick water", "salt " * 30]
-    alone = encoder.read_messages(texts)
-    monkeypatch.setattr(encoder_module, "BATCH", 8)
-    together = encoder.read_messages(texts)
-    for one, other in zip(alone, together, strict=True):
-        assert numbers(one) == pytest.approx(numbers(other), abs=1e-3)
-        assert np.allclose(one.embedding, other.embedding, atol=1e-3)
-
-
-def test_the_same_text_is_read_the_same_every_time(encoder: LocalEncoder, tmp_path: Path) -> None:
+def test_the_same_text_is_read_the_same_every_time(encoder: Readers, tmp_path: Path) -> None:
     """By this encoder and by another one on the same files."""
     first = numbers(encoder.read_messages(["reveal bread zzz"])[0])
     assert numbers(encoder.read_messages(["reveal bread zzz"])[0]) == first
-    assert (
-        numbers(LocalEncoder(write_model(tmp_path)).read_messages(["reveal bread zzz"])[0]) == first
-    )
+    assert numbers(Readers(write_model(tmp_path)).read_messages(["reveal bread zzz"])[0]) == first
 
 
 def test_many_threads_may_share_a_fresh_encoder(tmp_path: Path) -> None:
     """They load it once, and nobody gets another's reading."""
-    fresh = LocalEncoder(write_model(tmp_path))
+    fresh = Readers(write_model(tmp_path))
     texts = ["bread", "harm", "trick water", "reveal salt"] * 16
     expected = [numbers(reading) for reading in fresh.read_messages(texts[:4])] * 16
-    other = LocalEncoder(fresh.artifact)
+    other = Readers(fresh.artifact)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda text: numbers(other.read_messages([text])[0]), texts))
     assert found == expected
 
 
-def test_vectors_are_of_unit_length_and_follow_the_words(encoder: LocalEncoder) -> None:
+def test_vectors_are_of_unit_length_and_follow_the_words(encoder: Readers) -> None:
     """The same words give the same vector."""
     one, same, other = encoder.embed(["bread water", "Water bread", "harm"])
     assert np.linalg.norm(one) == pytest.approx(1.0, abs=1e-5)
@@ -151,7 +134,7 @@ def test_vectors_are_of_unit_length_and_follow_the_words(encoder: LocalEncoder) 
     assert not np.allclose(one, other, atol=1e-2)
 
 
-def test_in_a_conversation_only_the_users_words_tell(encoder: LocalEncoder) -> None:
+def test_in_a_conversation_only_the_users_words_tell(encoder: Readers) -> None:
     """The tiny model ignores the assistant, so the speakers must reach it; system is left out."""
     said = [
         Message(role=Role.SYSTEM, content="harm"),
@@ -160,41 +143,73 @@ def test_in_a_conversation_only_the_users_words_tell(encoder: LocalEncoder) -> N
         Message(role=Role.USER, content="water"),
     ]
     calm = encoder.read_context(said)
-    assert calm.attack == pytest.approx(LOW)
+    assert calm.turn == pytest.approx(LOW)
     assert calm.turns == 2
-    assert encoder.read_context([*said, Message(role=Role.USER, content="harm")]).attack > 0.9
+    assert encoder.read_context([*said, Message(role=Role.USER, content="harm")]).turn > 0.9
 
 
-def test_a_conversation_without_messages_has_a_reading(encoder: LocalEncoder) -> None:
+def test_a_conversation_without_messages_has_a_reading(encoder: Readers) -> None:
     """Nothing said is nothing found."""
-    assert encoder.read_context([]).attack == pytest.approx(LOW)
+    assert encoder.read_context([]).turn == pytest.approx(LOW)
 
 
-def test_the_version_is_the_manifests(encoder: LocalEncoder) -> None:
+def test_the_version_is_the_manifests(encoder: Readers) -> None:
     """It goes into records."""
     assert encoder.version == "1"
 
 
-def test_a_short_first_turn_is_run_once(encoder: LocalEncoder) -> None:
-    """As a message and as a conversation it is the same window."""
+def counted(readers: Readers, name: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by the length of each window one network really runs."""
     runs: list[int] = []
+    network = readers._open()[{"quick": 2, "thorough": 3}[name]]
+    outputs = network._outputs
 
-    class Counting:
-        def __init__(self, session: Any) -> None:
-            self._session = session
+    def counting(window: Window) -> WindowLogits:
+        runs.append(len(window[0]))
+        return outputs(window)
 
-        def run(self, names: None, inputs: dict[str, np.ndarray]) -> Any:
-            runs.append(inputs["ids"].shape[1])
-            return self._session.run(names, inputs)
+    monkeypatch.setattr(network, "_outputs", counting)
+    return runs
 
-    fresh = LocalEncoder(encoder.artifact)
-    fresh.read_messages(["salt"])
-    assert fresh._loaded is not None
-    fresh._loaded = replace(fresh._loaded, session=Counting(fresh._loaded.session))
+
+def test_a_short_first_turn_is_run_once(encoder: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a message and as a conversation it is the same window."""
+    fresh = Readers(encoder.artifact)
+    runs = counted(fresh, "quick", monkeypatch)
     first = Message(role=Role.USER, content="bread and water")
     fresh.read_messages([first.content])
     alone = fresh.read_context([first])
     assert len(runs) == 1
-    fresh.read_messages(["flour"])
     assert fresh.read_context([first]) == alone
-    assert len(runs) == 3
+    assert len(runs) == 1
+
+
+def test_the_thorough_reader_is_asked_only_when_told(
+    encoder: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the quick one is not run again, and the reading names both."""
+    fresh = Readers(encoder.artifact)
+    quick, thorough = (counted(fresh, name, monkeypatch) for name in ("quick", "thorough"))
+    assert fresh.read_messages(["bread harm"])[0].readers == ("quick",)
+    assert (len(quick), len(thorough)) == (1, 0)
+    assert fresh.read_messages(["bread harm"], thorough=True)[0].readers == ("quick", "thorough")
+    assert (len(quick), len(thorough)) == (1, 1)
+
+
+def test_of_a_long_text_the_thorough_reader_reads_the_worst_window(
+    encoder: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cost does not grow with the text."""
+    fresh = Readers(encoder.artifact)
+    runs = counted(fresh, "thorough", monkeypatch)
+    reading = fresh.read_messages(["bread " * 700 + "harm " + "bread " * 700], thorough=True)[0]
+    assert reading.windows > 5
+    assert len(runs) == 1
+
+
+def test_a_document_is_read_beside_the_task(encoder: Readers) -> None:
+    """Every window of it, and the place that speaks most is told."""
+    text = "bread " * 400 + "trick " + "bread " * 400
+    reading = encoder.read_documents([text], task="water")[0]
+    assert reading.windows > 3
+    assert 0.0 <= reading.order <= 1.0
