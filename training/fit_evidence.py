@@ -5,12 +5,11 @@
 All signals are fitted jointly on examples that trained neither reader (held-out records and whole
 development sources), so that correlated ones do not count twice: a logistic regression of
 "answering this turn serves an attack" on the signals' scores, weights not below zero, every source
-and label weighing alike. The readers' logits are those of the `score` stage of training, blended as the
-manifest says; the other signals are computed from the text. A signal whose weight the data puts at
-zero stays in the product as a measurement.
+and label weighing alike. The readers' logits are those of the `score` stage of training, blended as
+the manifest says; the other signals are computed from the text.
 
-Signals that need a whole session (continuation, probing) cannot be fitted on single examples; their
-weights are set, and the bundled scenarios hold them.
+Signals that need a whole session (session, continuation, probing) cannot be fitted on single
+examples; their weights are set, and the bundled scenarios hold them. The rest are measurements.
 """
 
 from __future__ import annotations
@@ -51,6 +50,8 @@ DOCUMENT_SHARE = 2
 FITTED = ("semantic", "context", "concepts", "keywords", "fil")
 LOGIT = frozenset({"semantic", "context", "concepts"})
 SET = {
+    "session": {"link": "linear", "scale": 1.5},
+    "system_rules": {"link": "linear", "scale": 1.2},
     "continuation": {"link": "linear", "scale": 2.5},
     "probing": {"link": "linear", "scale": 1.0},
     "judge": {"link": "logit", "scale": 0.8, "limit": 3.0},

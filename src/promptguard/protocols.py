@@ -131,6 +131,7 @@ class TurnContext:
     `state` is the session before this turn. `message_risk` is the risk of the message taken
     alone, in [0,1]. `reading`, `context` and `embedding` are None where no model is in use.
     `concepts` is what the text speaks of in any language, with its places in the folded text.
+    `rules` are the sentences of the system prompt that protect or forbid something.
     `earlier` holds the scores of the signals computed before, by name: none is computed twice.
     """
 
@@ -145,6 +146,7 @@ class TurnContext:
     context: ContextReading | None = None
     embedding: Vector | None = None
     concepts: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    rules: str = ""
     history_rewritten: bool = False
     client: ClientHints = field(default_factory=ClientHints)
     earlier: Mapping[str, SignalScore] = field(default_factory=dict)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from promptguard.model.readers import Readers
 from tiny_model import WORDS, write_model
 
 from promptguard.model.artifact import OUTPUTS
+from promptguard.model.readers import Readers
 from promptguard.model.word_pairs import SIZE, WordPairs, buckets, load_word_pairs
 
 IDS = st.lists(st.integers(0, 40_000), max_size=200)
@@ -82,6 +84,9 @@ def test_the_encoder_adds_what_the_table_says(tmp_path: Path) -> None:
     before = Readers(artifact).read_messages(["salt water"])[0]
     known = table_with(attack=[WORDS["salt"], WORDS["water"]])
     np.savez(tmp_path / "word_pairs.npz", table=known.table, units=known.units * 10)
-    after = Readers(artifact).read_messages(["salt water"])[0]
+    digest = hashlib.sha256((tmp_path / "word_pairs.npz").read_bytes()).hexdigest()
+    hashes = artifact.manifest.sha256 | {"word_pairs.npz": digest}
+    changed = artifact.manifest.model_copy(update={"sha256": hashes})
+    after = Readers(replace(artifact, manifest=changed)).read_messages(["salt water"])[0]
     assert before.attack < 0.1 < 0.9 < after.attack
     assert after.harmful == before.harmful

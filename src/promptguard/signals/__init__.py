@@ -21,6 +21,8 @@ _MODULES = (
     "concepts",
     "keywords",
     "fil",
+    "system_rules",
+    "session",
     "continuation",
     "probing",
     "trajectory",

@@ -28,7 +28,7 @@ from promptguard.turns.input import TurnInput
 from promptguard.turns.remember import remember, with_verdict
 from promptguard.turns.segments import riskiest_segments
 from promptguard.turns.spans import spans_of
-from promptguard.turns.system_prompt import focused
+from promptguard.turns.system_prompt import focused, rules_of
 from promptguard.turns.tags import tags_for
 from promptguard.verdict import Action, ContentFinding, Evidence, Mode, SignalScore, Verdict
 
@@ -175,6 +175,7 @@ class TurnJudge:
             context=self._read_context(state, turn, views, thorough=False),
             embedding=None if reading is None else reading.embedding,
             concepts=self.concepts.match(views.folded),
+            rules=rules_of(turn.system or state.system),
             history_rewritten=turn.history_rewritten,
             client=turn.client,
         )

@@ -25,12 +25,20 @@ def focused(system: str) -> str:
 
     A prompt that protects nothing stays as it is, up to the bound.
     """
-    sentences = [part.strip() for part in _SENTENCE.split(system[:READ_CHARS]) if part.strip()]
-    rules = [part for part in sentences[1:] if _protects(part)]
+    rules = rules_of(system)
     if not rules:
         return system[:MAX_CHARS]
-    opening = sentences[0][:OPENING_CHARS]
-    return f"{opening} {' '.join(rules)[:MAX_CHARS]}"
+    return f"{_sentences(system)[0][:OPENING_CHARS]} {rules}"
+
+
+@lru_cache(maxsize=256)
+def rules_of(system: str) -> str:
+    """Return the sentences after the first that protect or forbid something, cut to a bound."""
+    return " ".join(part for part in _sentences(system)[1:] if _protects(part))[:MAX_CHARS]
+
+
+def _sentences(system: str) -> list[str]:
+    return [part.strip() for part in _SENTENCE.split(system[:READ_CHARS]) if part.strip()]
 
 
 def _protects(sentence: str) -> bool:

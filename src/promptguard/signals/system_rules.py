@@ -1,0 +1,32 @@
+"""Signal `system_rules`: does the turn ask about what the application's prompt protects?"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from promptguard.protocols import TurnContext
+from promptguard.signals import SIGNALS
+from promptguard.signals.score import scored
+from promptguard.signals.subject import current_subject, subject_terms
+from promptguard.text.terms import key_terms
+from promptguard.verdict import SignalScore
+
+# So many terms in common are as good as all of a short question's.
+_ENOUGH = 3
+
+
+@SIGNALS.register("system_rules")
+def system_rules(ctx: TurnContext) -> SignalScore:
+    """Return how much of the turn's subject is named in the rules of the system prompt.
+
+    The readers see the system prompt too; this holds the part that words alone can tell.
+    """
+    rules = _rule_terms(ctx.rules)
+    shared = current_subject(ctx).terms & rules
+    score = min(1.0, len(shared) / _ENOUGH)
+    return scored("system_rules", score, f"{len(shared)} terms of what the prompt protects")
+
+
+@lru_cache(maxsize=256)
+def _rule_terms(rules: str) -> frozenset[str]:
+    return subject_terms(key_terms(rules)) if rules else frozenset()
