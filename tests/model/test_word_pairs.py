@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_model import WORDS, write_model
 
-from promptguard.model.artifact import OUTPUTS
+from promptguard.model.artifact import MESSAGE_OUTPUTS as OUTPUTS
 from promptguard.model.readers import Readers
 from promptguard.model.word_pairs import SIZE, WordPairs, buckets, load_word_pairs
 
