@@ -21,7 +21,7 @@ from promptguard.cli.labelled_data import (
     score_traces,
 )
 from promptguard.cli.progress import counting
-from promptguard.cli.stored import config_option, existing_store
+from promptguard.cli.stored import config_option
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
@@ -142,10 +142,11 @@ def _as_plain(fitted: FittedSettings) -> dict[str, object]:
 def _feedback(url: str, first_index: int) -> tuple[Case, ...]:
     import asyncio
 
+    from promptguard.stores import open_store
     from promptguard.validation.dataset import Feedback, labelled_sessions
 
     async def read() -> Feedback:
-        store = existing_store(url)
+        store = open_store(url, must_exist=True)
         try:
             return await labelled_sessions(store, first_index=first_index)
         finally:
