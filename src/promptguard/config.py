@@ -170,6 +170,17 @@ class PolicyConfig(_Settings):
     """Lock the session at a hard violation."""
 
 
+class TemporalSettings(_Settings):
+    """The adaptive numbers of the Frozen Instinct Layer, such as `tune --temporal` fits them."""
+
+    half_life_s: Annotated[float, Field(gt=0)] | None = None
+    """Seconds after which a past violation counts half; None: the shipped number."""
+    cumulative_threshold: Annotated[float, Field(gt=0)] | None = None
+    """Past risk from which a further violation is hard, and the past counts as risky."""
+    escalation_threshold: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Harm score at which rising scores are an escalation."""
+
+
 class ControllerConfig(_Settings):
     """Following a conversation."""
 
@@ -193,6 +204,8 @@ class ControllerConfig(_Settings):
     """Judge with the embedded model as well as the rules."""
     use_temporal: bool = True
     """Let the Frozen Instinct Layer look at earlier turns."""
+    temporal: TemporalSettings = TemporalSettings()
+    """How it looks at them."""
     signals: tuple[str, ...] | None = None
     """Signals in use; None: all."""
     weights: str | None = None

@@ -43,6 +43,21 @@ def test_tune_needs_something_to_learn_from(tmp_path: Path) -> None:
         run(tune, "--store", empty)
 
 
+def test_temporal_numbers_are_fitted_on_request(tmp_path: Path, config: str) -> None:
+    """What the rules reach with them is said beside what they reach now."""
+    words = (data(tmp_path, 120), "--config", config, "--out", str(tmp_path / "w.toml"))
+    more = ("--folds", "2", "--json")
+    assert "temporal" not in json.loads(run(tune, *words, *more).stdout)
+    found = json.loads(run(tune, *words, *more, "--temporal").stdout)["temporal"]
+    assert set(found["settings"]) == {
+        "half_life_s",
+        "cumulative_threshold",
+        "escalation_threshold",
+    }
+    assert found["after"]["caught"] >= found["before"]["caught"]
+    assert "rules, fitted" in run(tune, *words, "--folds", "2", "--temporal").output
+
+
 async def made(url: str) -> None:
     """Make a store in which nothing is."""
     store = open_store(url)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
 
-from promptguard.errors import DataError
+from promptguard.config import TemporalSettings
+from promptguard.errors import ConfigError, DataError
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.fil.fitting import LabelledConversation, TimedText, fit_parameters
-from promptguard.fil.parameters import TemporalSettings, read_parameters
+from promptguard.fil.parameters import read_parameters, with_temporal
 from promptguard.fil.rules import checked
 from promptguard.patterns import parse_pack
 
@@ -45,11 +45,11 @@ def strict() -> FrozenInstinct:
 def test_settings_replace_only_what_is_set() -> None:
     """None leaves the shipped number."""
     shipped = read_parameters()
-    assert TemporalSettings().applied_to(shipped) == shipped
+    assert with_temporal(shipped, TemporalSettings()) == shipped
     settings = TemporalSettings(
         half_life_s=60.0, cumulative_threshold=1.0, escalation_threshold=0.5
     )
-    changed = settings.applied_to(shipped)
+    changed = with_temporal(shipped, settings)
     assert changed.decay.half_life_s == 60.0
     assert changed.decay.floor == shipped.decay.floor
     assert changed.counterfactual.threshold == 1.0
@@ -63,7 +63,7 @@ def test_settings_replace_only_what_is_set() -> None:
 )
 def test_senseless_settings_are_refused(values: dict[str, float]) -> None:
     """Times and thresholds are positive, and there are no others."""
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         TemporalSettings.model_validate(values)
 
 

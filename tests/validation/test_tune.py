@@ -29,8 +29,10 @@ TURN = st.dictionaries(st.sampled_from((*NAMES, "document")), st.floats(0, 1), m
 def misled() -> Weights:
     """Return weights that listen to noise and hardly to what tells."""
     signals = dict(SHIPPED.signals)
-    signals["fil"] = signals["fil"].model_copy(update={"scale": 0.2})
-    signals["keywords"] = signals["keywords"].model_copy(update={"scale": 3.0, "limit": 8.0})
+    signals["fil"] = signals["fil"].model_copy(update={"scale": 0.2, "later": None})
+    signals["keywords"] = signals["keywords"].model_copy(
+        update={"scale": 3.0, "later": None, "limit": 8.0}
+    )
     return SHIPPED.model_copy(update={"signals": signals})
 
 

@@ -11,7 +11,6 @@ import click
 
 from promptguard.cli.stored import (
     config_option,
-    existing_store,
     find_key,
     json_option,
     session_argument,
@@ -111,11 +110,14 @@ def _with_controller(
 ) -> T:
     from promptguard.config import load_settings
     from promptguard.controller import Controller
+    from promptguard.stores import open_store
 
     config = load_settings(config_file).conversation
 
     async def run() -> T:
-        async with Controller(config, store=existing_store(config.store)) as controller:
+        async with Controller(
+            config, store=open_store(config.store, must_exist=True)
+        ) as controller:
             return await use(controller, await find_key(controller.store, session_id, tenant))
 
     return asyncio.run(run())

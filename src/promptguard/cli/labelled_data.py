@@ -99,7 +99,7 @@ def jobs_or_default(given: int | None) -> int:
     return given or default_jobs()
 
 
-def conversation_section(**settings: str | float) -> str:
+def conversation_section(**settings: str | float | dict[str, float]) -> str:
     """Return the section of a configuration file that puts `settings` into effect."""
     # A JSON value is a YAML value, whatever characters a path holds.
     lines = [f"  {name}: {json.dumps(value)}" for name, value in settings.items()]

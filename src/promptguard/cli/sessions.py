@@ -13,7 +13,6 @@ import click
 from promptguard.cli.stored import (
     complete_modes,
     config_option,
-    existing_store,
     find_key,
     json_option,
     session_argument,
@@ -144,11 +143,14 @@ def _change(
     """Lock the session where a reason is given, else release it, and print how it stands."""
     from promptguard.config import load_settings
     from promptguard.controller import Controller
+    from promptguard.stores import open_store
 
     config = load_settings(given.config_file).conversation
 
     async def run() -> SessionState:
-        async with Controller(config, store=existing_store(config.store)) as controller:
+        async with Controller(
+            config, store=open_store(config.store, must_exist=True)
+        ) as controller:
             key: SessionKey = await find_key(controller.store, session_id, given.tenant)
             if reason is not None:
                 return await controller.lock(key.session_id, reason=reason, tenant=key.tenant)

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from promptguard.errors import PromptGuardError, SessionNotFound, StoreError
+from promptguard.errors import PromptGuardError, SessionNotFound
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -22,23 +22,6 @@ T = TypeVar("T")
 _COMPLETIONS = 50
 
 
-def existing_store(url: str) -> SessionStore:
-    """Open a store to read from; StoreError where there is none yet, which is then not made."""
-    from promptguard.stores import open_store
-
-    scheme, _, _ = url.partition(":")
-    if scheme == "memory":
-        raise StoreError("The store is memory:, which keeps nothing between commands.")
-    if scheme == "sqlite":
-        path = sqlite_path(url)
-        if not path.exists():
-            raise StoreError(
-                f"There is no store at {path.absolute()}; check the path, or name the store "
-                "as conversation.store in the configuration."
-            )
-    return open_store(url)
-
-
 def sqlite_path(url: str) -> Path:
     """Return the file that a `sqlite:` URL names."""
     return Path(unquote(urlsplit(url).path)).expanduser()
@@ -47,9 +30,10 @@ def sqlite_path(url: str) -> Path:
 def with_stored(config_file: str | None, use: Callable[[SessionStore], Awaitable[T]]) -> T:
     """Run `use` on the configured store, which must exist."""
     from promptguard.config import load_settings
+    from promptguard.stores import open_store
 
     async def run() -> T:
-        store = existing_store(load_settings(config_file).conversation.store)
+        store = open_store(load_settings(config_file).conversation.store, must_exist=True)
         try:
             return await use(store)
         finally:

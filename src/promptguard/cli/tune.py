@@ -21,10 +21,12 @@ from promptguard.cli.labelled_data import (
     score_traces,
 )
 from promptguard.cli.progress import counting
-from promptguard.cli.stored import config_option, existing_store
+from promptguard.cli.stored import config_option
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
+    from promptguard.config import ControllerConfig
+    from promptguard.fil.fitting import FittedSettings
     from promptguard.validation.dataset import Case
     from promptguard.validation.tune import Tuned
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 @config_option
 @click.option("--out", default="weights.toml", show_default=True, type=click.Path(dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace OUT where it exists.")
+@click.option("--temporal", is_flag=True, help="Fit how the rules look at earlier turns as well.")
 @click.option("--folds", type=click.IntRange(2, 20), default=5, show_default=True)
 @data_options
 def tune(
@@ -43,6 +46,7 @@ def tune(
     config_file: str | None,
     out: str,
     force: bool,
+    temporal: bool,
     folds: int,
     jobs: int | None,
     seed: int,
@@ -69,12 +73,13 @@ def tune(
         tuned = fit(traces, configured_weights(config), seed=seed, folds=folds, on_fold=on_fold)
     if tuned.is_better:
         write_weights(tuned.weights, Path(out))
-    _show(tuned, out, as_json=as_json)
+    fitted = _temporal(cases, config) if temporal else None
+    _show(tuned, fitted, out, as_json=as_json)
     if not tuned.is_better:
         click.get_current_context().exit(EXIT_CAUTION)
 
 
-def _show(tuned: Tuned, out: str, *, as_json: bool) -> None:
+def _show(tuned: Tuned, fitted: FittedSettings | None, out: str, *, as_json: bool) -> None:
     if as_json:
         body = {
             "present": asdict(tuned.before),
@@ -85,6 +90,8 @@ def _show(tuned: Tuned, out: str, *, as_json: bool) -> None:
             "benign": tuned.benign,
             "weights": out if tuned.is_better else None,
         }
+        if fitted is not None:
+            body["temporal"] = _as_plain(fitted)
         click.echo(json.dumps(body, indent=1))
         return
     for name, found in (("present", tuned.before), ("new, held out", tuned.after)):
@@ -93,6 +100,8 @@ def _show(tuned: Tuned, out: str, *, as_json: bool) -> None:
             f"{found.recall_at_5:.3f} at 5 % false positives"
         )
     click.echo(f"Better in {tuned.certainty:.1%} of redrawn samples.")
+    if fitted is not None:
+        _show_temporal(fitted)
     if not tuned.is_better:
         click.echo("Refused: not better than the present weights beyond chance.", err=True)
         return
@@ -102,13 +111,42 @@ def _show(tuned: Tuned, out: str, *, as_json: bool) -> None:
     )
 
 
+def _temporal(cases: tuple[Case, ...], config: ControllerConfig) -> FittedSettings:
+    from promptguard.fil.engine import FrozenInstinct
+    from promptguard.validation.tune import fit_temporal
+
+    layer = FrozenInstinct.load(extra_paths=config.rules, settings=config.temporal)
+    return fit_temporal(cases, layer)
+
+
+def _show_temporal(fitted: FittedSettings) -> None:
+    for name, rates in (("rules, present", fitted.before), ("rules, fitted", fitted.after)):
+        click.echo(
+            f"{name:14} catch {rates.caught:.3f} of these attacks and flag "
+            f"{rates.false_alarms:.3f} of these benign conversations"
+        )
+    if fitted.after != fitted.before:
+        settings = fitted.settings.model_dump(exclude_none=True)
+        click.echo("How the rules look at earlier turns, for the configuration file:\n")
+        click.echo(conversation_section(temporal=settings))
+
+
+def _as_plain(fitted: FittedSettings) -> dict[str, object]:
+    return {
+        "settings": fitted.settings.model_dump(),
+        "before": asdict(fitted.before),
+        "after": asdict(fitted.after),
+    }
+
+
 def _feedback(url: str, first_index: int) -> tuple[Case, ...]:
     import asyncio
 
+    from promptguard.stores import open_store
     from promptguard.validation.dataset import Feedback, labelled_sessions
 
     async def read() -> Feedback:
-        store = existing_store(url)
+        store = open_store(url, must_exist=True)
         try:
             return await labelled_sessions(store, first_index=first_index)
         finally:

@@ -1,8 +1,8 @@
 """The Frozen Instinct Layer: rules and memory that time does not wear down."""
 
+from promptguard.config import TemporalSettings
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.fil.fitting import LabelledConversation, TimedText, fit_parameters
-from promptguard.fil.parameters import TemporalSettings
 from promptguard.fil.temporal import fold_residue, is_flagged, update_escalations
 
 __all__ = [

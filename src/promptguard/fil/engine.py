@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from promptguard.config import TemporalSettings
 from promptguard.conversation import Role
 from promptguard.fil.finding import Finding, find, together
 from promptguard.fil.inertia import amplifications, inertia_score
@@ -14,8 +15,8 @@ from promptguard.fil.matcher import Matcher
 from promptguard.fil.parameters import (
     FilParameters,
     FollowUpWeights,
-    TemporalSettings,
     read_parameters,
+    with_temporal,
 )
 from promptguard.fil.persona import persona_weight
 from promptguard.fil.rules import rule_packs
@@ -65,13 +66,13 @@ class FrozenInstinct:
         A path is a file of rules or a language folder, which is added with all its sections.
         `settings` replace the adaptive ones among the numbers of `parameters`.
         """
-        numbers = (settings or TemporalSettings()).applied_to(read_parameters(parameters))
+        numbers = with_temporal(read_parameters(parameters), settings or TemporalSettings())
         return cls(rule_packs(languages, extra_paths), numbers)
 
     def with_settings(self, settings: TemporalSettings) -> FrozenInstinct:
         """Return a layer with the same rules, compiled once, and other adaptive numbers."""
         other = copy(self)
-        other.parameters = settings.applied_to(self.parameters)
+        other.parameters = with_temporal(self.parameters, settings)
         return other
 
     @property

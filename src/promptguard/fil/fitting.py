@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from promptguard.config import TemporalSettings
 from promptguard.conversation import Role
 from promptguard.errors import DataError
 from promptguard.fil.engine import FrozenInstinct, Reading
-from promptguard.fil.parameters import FilParameters, TemporalSettings
+from promptguard.fil.parameters import FilParameters
 from promptguard.fil.temporal import fold_residue, is_flagged
 from promptguard.protocols import FilReading
 from promptguard.state import (

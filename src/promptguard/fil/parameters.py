@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from promptguard.config import TemporalSettings
 from promptguard.errors import DataError
 from promptguard.fil.directives import Directive
 
@@ -99,28 +97,16 @@ class FilParameters:
     personas: Mapping[str, Mapping[str, float]]
 
 
-class TemporalSettings(BaseModel):
-    """The adaptive numbers, as configured or fitted; None leaves the shipped one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    half_life_s: Annotated[float, Field(gt=0)] | None = None
-    """Seconds after which a past violation counts half."""
-    cumulative_threshold: Annotated[float, Field(gt=0)] | None = None
-    """Past risk from which a further violation is hard, and the past counts as risky."""
-    escalation_threshold: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Harm score at which rising scores are an escalation."""
-
-    def applied_to(self, parameters: FilParameters) -> FilParameters:
-        """Return `parameters` with what is set here in place of theirs."""
-        decay, past, rising = parameters.decay, parameters.counterfactual, parameters.escalation
-        if self.half_life_s is not None:
-            decay = replace(decay, half_life_s=self.half_life_s)
-        if self.cumulative_threshold is not None:
-            past = replace(past, threshold=self.cumulative_threshold)
-        if self.escalation_threshold is not None:
-            rising = replace(rising, rising_last_at_least=self.escalation_threshold)
-        return replace(parameters, decay=decay, counterfactual=past, escalation=rising)
+def with_temporal(parameters: FilParameters, settings: TemporalSettings) -> FilParameters:
+    """Return `parameters` with what is set in `settings` in place of theirs."""
+    decay, past, rising = parameters.decay, parameters.counterfactual, parameters.escalation
+    if settings.half_life_s is not None:
+        decay = replace(decay, half_life_s=settings.half_life_s)
+    if settings.cumulative_threshold is not None:
+        past = replace(past, threshold=settings.cumulative_threshold)
+    if settings.escalation_threshold is not None:
+        rising = replace(rising, rising_last_at_least=settings.escalation_threshold)
+    return replace(parameters, decay=decay, counterfactual=past, escalation=rising)
 
 
 def read_parameters(path: str | Path | None = None) -> FilParameters:

@@ -72,7 +72,7 @@ class TurnJudge:
         """Read what the configuration names; `encoder` replaces the embedded readers."""
         weights = load_weights(Path(config.weights)) if config.weights else shipped_weights()
         priors = weights.priors_for(config.false_positive_budget or PRESETS[config.preset])
-        instinct = FrozenInstinct.load(extra_paths=config.rules)
+        instinct = FrozenInstinct.load(extra_paths=config.rules, settings=config.temporal)
         signals = load_signals(config.signals)
         used: Encoder | None = None
         if config.use_model:

@@ -229,7 +229,7 @@ def write_weights(weights: Weights, path: Path) -> None:
 
 
 def _rounded(part: Mapping[str, object]) -> dict[str, object]:
-    return {name: _round(value) for name, value in part.items()}
+    return {name: _round(value) for name, value in part.items() if value is not None}
 
 
 def _round(value: object) -> object:

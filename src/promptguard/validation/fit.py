@@ -70,8 +70,8 @@ def fit(matrix: ScoreMatrix, start: Weights, *, passes: int = PASSES) -> Weights
     least = loss(best, priors)
     for _ in range(passes):
         before = least
-        for signal, change in product(matrix.signals, (step, -step)):
-            tried = _rescaled(best, signal, change)
+        for (signal, name), change in product(_scales(matrix, start), (step, -step)):
+            tried = _rescaled(best, signal, name, change)
             found = loss(tried, priors)
             if found < least - 1e-6:
                 best, least = tried, found
@@ -169,10 +169,21 @@ def _balanced_loss(odds: Array, is_attack: Flags) -> float:
     return float(wrong[is_attack].mean() + wrong[~is_attack].mean()) / 2
 
 
-def _rescaled(weights: Weights, signal: str, change: float) -> Weights:
+def _scales(matrix: ScoreMatrix, weights: Weights) -> list[tuple[str, str]]:
+    """Return the scales that may be moved: of every turn, and of later turns where they differ."""
+    return [
+        (signal, name)
+        for signal in matrix.signals
+        for name in ("scale", "later")
+        if getattr(weights.signals[signal], name)
+    ]
+
+
+def _rescaled(weights: Weights, signal: str, name: str, change: float) -> Weights:
     old = weights.signals[signal]
-    scale = old.scale * math.exp(change)
+    before = float(getattr(old, name))
+    scale = before * math.exp(change)
     # A score is at most 1: beyond its limit a linear scale would only blur it to yes and no.
-    scale = min(scale, max(old.limit, old.scale)) if old.link == "linear" else scale
-    moved = old.model_copy(update={"scale": scale})
+    scale = min(scale, max(old.limit, before)) if old.link == "linear" else scale
+    moved = old.model_copy(update={name: scale})
     return weights.model_copy(update={"signals": {**weights.signals, signal: moved}})

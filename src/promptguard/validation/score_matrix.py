@@ -34,7 +34,7 @@ class ScoreMatrix:
 
 def matrix_of(traces: Sequence[ScoreTrace], weights: Weights) -> ScoreMatrix:
     """Lay traces out as arrays, with the signals that weigh something."""
-    weighing = (name for name, weight in weights.signals.items() if weight.scale)
+    weighing = (name for name, weight in weights.signals.items() if weight.scale or weight.later)
     scored = {s.name for trace in traces for turn in trace.turns for s in turn.scores}
     signals = tuple(name for name in weighing if name in scored)
     column = {name: place for place, name in enumerate(signals)}
@@ -89,12 +89,15 @@ def kind_peaks(matrix: ScoreMatrix, weights: Weights) -> Mapping[Kind, Array]:
 def _nats(matrix: ScoreMatrix, weights: Weights) -> Array:
     chosen = [weights.signals[name] for name in matrix.signals]
     limits = np.array([weight.limit for weight in chosen])
-    scaled = matrix.links * np.array([weight.scale for weight in chosen])
+    scaled = matrix.links * np.array([weight.scale_at(2) for weight in chosen])
+    first = np.array([weight.scale_at(1) for weight in chosen])
+    scaled[matrix.starts] = matrix.links[matrix.starts] * first
     summed: Array = np.clip(scaled, -limits, limits).sum(axis=1)
     return summed
 
 
 def _link(weights: Weights, signal: str, score: float) -> float:
     """Return what the signal's scale is multiplied with, by the weights' own arithmetic."""
-    weight = weights.signals[signal].model_copy(update={"scale": 1.0, "limit": np.inf})
+    plain = {"scale": 1.0, "later": None, "limit": np.inf}
+    weight = weights.signals[signal].model_copy(update=plain)
     return weight.nats(score)

@@ -103,17 +103,21 @@ def trace_of(
     )
 
 
-def turn_nats(turn: ScoreTurn, weights: Weights) -> float:
-    """Return what the signals of one turn weigh together."""
+def turn_nats(turn: ScoreTurn, weights: Weights, number: int) -> float:
+    """Return what the signals of turn `number`, counted from 1, weigh together."""
     known = ((score.score, weights.signals.get(score.name)) for score in turn.scores)
-    return math.fsum(weight.nats(score) for score, weight in known if weight and weight.scale)
+    return math.fsum(
+        weight.nats(score, turn=number)
+        for score, weight in known
+        if weight is not None and weight.scale_at(number)
+    )
 
 
 def turn_odds(trace: ScoreTrace, weights: Weights, priors: Priors) -> tuple[float, ...]:
     """Return the log-odds of each turn's risk: prior and nats, or its riskiest content's."""
     found = []
     for number, turn in enumerate(trace.turns, start=1):
-        own = (priors.first if number == 1 else priors.later) + turn_nats(turn, weights)
+        own = (priors.first if number == 1 else priors.later) + turn_nats(turn, weights, number)
         beside = -math.inf if turn.document is None else priors.document + turn.document
         found.append(max(own, beside))
     return tuple(found)
@@ -129,7 +133,7 @@ def nats_by_kind(trace: ScoreTrace, weights: Weights) -> Mapping[Kind, float]:
     found: dict[Kind, float] = {}
     for number, turn in enumerate(trace.turns, start=1):
         kind = Kind.FIRST if number == 1 else Kind.LATER
-        nats = math.inf if trace.hard_turn == number else turn_nats(turn, weights)
+        nats = math.inf if trace.hard_turn == number else turn_nats(turn, weights, number)
         found[kind] = max(found.get(kind, -math.inf), nats)
         if turn.document is not None:
             found[Kind.DOCUMENT] = max(found.get(Kind.DOCUMENT, -math.inf), turn.document)

@@ -8,9 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from promptguard.conversation import Role
 from promptguard.errors import DataError
+from promptguard.fil.engine import FrozenInstinct
+from promptguard.fil.fitting import (
+    FittedSettings,
+    LabelledConversation,
+    TimedText,
+    fit_parameters,
+)
 from promptguard.risk.weights import PRESETS, Budget, Weights
+from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.validation.calibrate import conformal, least_cases, next_version
+from promptguard.validation.dataset import Case
 from promptguard.validation.fit import (
     PASSES,
     Flags,
@@ -210,3 +220,25 @@ def _budgets(
     if not found:
         raise DataError("The rules alone block too many of the benign conversations given.")
     return found
+
+
+def fit_temporal(
+    cases: Sequence[Case], layer: FrozenInstinct, *, max_false_alarms: float = PRESETS["balanced"]
+) -> FittedSettings:
+    """Fit how the rules look at earlier turns; rates are of the conversations given.
+
+    Messages without a time count as half a minute apart.
+    """
+    conversations = [
+        LabelledConversation(messages=_timed(case), is_attack=case.is_attack) for case in cases
+    ]
+    return fit_parameters(conversations, layer=layer, max_false_alarms=max_false_alarms)
+
+
+def _timed(case: Case) -> tuple[TimedText, ...]:
+    now, found = 0.0, []
+    for message in case.messages:
+        if message.role is Role.USER:
+            now = now + SECONDS_BETWEEN_TURNS if message.timestamp is None else message.timestamp
+            found.append(TimedText(text=message.content, timestamp=now))
+    return tuple(found)
