@@ -182,7 +182,7 @@ def _turn(
 
 def _without_numbers(reason: str) -> str:
     """Return a reason as it is the same for all turns of its kind: scores and counts differ."""
-    return _COUNT.sub("n", _SCORE.sub("", reason))
+    return _COUNT.sub("several", _SCORE.sub("", reason))
 
 
 def _printable(text: str) -> str:
