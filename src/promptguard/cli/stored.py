@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from promptguard.errors import PromptGuardError, SessionNotFound, StoreError
+from promptguard.errors import PromptGuardError, SessionNotFound
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -26,17 +26,7 @@ def existing_store(url: str) -> SessionStore:
     """Open a store to read from; StoreError where there is none yet, which is then not made."""
     from promptguard.stores import open_store
 
-    scheme, _, _ = url.partition(":")
-    if scheme == "memory":
-        raise StoreError("The store is memory:, which keeps nothing between commands.")
-    if scheme == "sqlite":
-        path = sqlite_path(url)
-        if not path.exists():
-            raise StoreError(
-                f"There is no store at {path.absolute()}; check the path, or name the store "
-                "as conversation.store in the configuration."
-            )
-    return open_store(url)
+    return open_store(url, must_exist=True)
 
 
 def sqlite_path(url: str) -> Path:
