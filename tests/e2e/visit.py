@@ -47,10 +47,10 @@ class Visit:
 
 
 @contextmanager
-def visiting(browser: Any, url: str, *, theme: str = "dark") -> Iterator[Visit]:
+def visiting(browser: Any, url: str, *, theme: str = "dark", width: int = 1440) -> Iterator[Visit]:
     """Open a window; at its end nothing may have gone wrong in it."""
     context = browser.new_context(
-        viewport={"width": 1440, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
     )
     visit = Visit(context.new_page(), url)
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from promptguard.errors import ConfigError
+from promptguard.errors import ConfigError, StoreError
 from promptguard.stores import open_store
 from promptguard.stores.memory import MemoryStore
 from promptguard.stores.sqlite import SqliteStore
@@ -62,3 +62,9 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch, schem
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigError, match=r"promptguard\[postgres\]"):
         open_store(f"{scheme}://localhost/x")
+
+
+def test_a_memory_store_cannot_exist_before() -> None:
+    """Reading from what ends with its process is an error, not an empty list."""
+    with pytest.raises(StoreError, match="keeps nothing"):
+        open_store("memory:", must_exist=True)

@@ -266,3 +266,17 @@ async def test_more_callers_than_connections_take_turns(postgres_url: str) -> No
     await asyncio.gather(*(add_turn(store, f"w{n} 0") for n in range(12)))
     await check_story(store, {f"w{n}": 1 for n in range(12)})
     await store.close()
+
+
+async def test_a_database_without_our_tables_is_not_given_them(postgres_url: str) -> None:
+    """With `must_exist` the error names the database, and nothing was created."""
+    store = PostgresStore(postgres_url, must_exist=True)
+    with pytest.raises(StoreError, match="holds no sessions"):
+        await store.load(KEY)
+    await store.close()
+    fresh = PostgresStore(postgres_url)
+    assert await fresh.load(KEY) is None
+    await fresh.close()
+    again = PostgresStore(postgres_url, must_exist=True)
+    assert await again.load(KEY) is None
+    await again.close()

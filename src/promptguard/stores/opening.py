@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from promptguard.errors import ConfigError
+from promptguard.errors import ConfigError, StoreError
 from promptguard.protocols import SessionStore
 from promptguard.registry import Registry
 
@@ -40,7 +40,7 @@ def _open_memory(url: str, *, must_exist: bool = False) -> SessionStore:
     from promptguard.stores.memory import MemoryStore
 
     if must_exist:
-        raise ConfigError("The memory store ends with its process; there is none to read.")
+        raise StoreError("The store is memory:, which keeps nothing between commands.")
     if url != "memory:":
         raise ConfigError("The memory store takes nothing after the colon; write memory:")
     return MemoryStore()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from promptguard.verdict import Action, Verdict
 
 _SEARCHED_CHARS = 4000
 _REASON_CHARS = 300
+_SCORE = re.compile(r"\s+\d+\.\d+\b")
+_COUNT = re.compile(r"(?<![\w.-])\d+\b")
 TURN_COLUMNS = (
     "tenant, session_id, turn, position, second, action, severity, turn_risk, signal, reason, "
     "tags, language, key_name, latency_ms, is_demo, label, words"
@@ -167,7 +170,7 @@ def _turn(
         action=verdict.action,
         turn_risk=verdict.turn_risk,
         signal=strongest.signal if strongest else "content" if poisoned else "",
-        reason=_printable(reason[:_REASON_CHARS]),
+        reason=_without_numbers(_printable(reason[:_REASON_CHARS])),
         tags=verdict.tags,
         language=language_of(text),
         key=key_name(key.session_id),
@@ -175,6 +178,11 @@ def _turn(
         is_demo=is_demo(key.session_id),
         words=text[:_SEARCHED_CHARS].casefold() if texts else None,
     )
+
+
+def _without_numbers(reason: str) -> str:
+    """Return a reason as it is the same for all turns of its kind: scores and counts differ."""
+    return _COUNT.sub("several", _SCORE.sub("", reason))
 
 
 def _printable(text: str) -> str:

@@ -41,8 +41,8 @@ class SqliteFile:
         connection: sqlite3.Connection | None = None
         if self.must_exist and not self.path.exists():
             raise StoreError(
-                f"There is no session store at {self.path.absolute()}; give the path of the one "
-                "that the service writes (conversation.store)."
+                f"There is no store at {self.path.absolute()}; check the path, or name the store "
+                "as conversation.store in the configuration."
             )
         try:
             _create_private(self.path)

@@ -42,6 +42,7 @@ from promptguard.service.dashboard.transcript import (
     replay_html,
     sentence_html,
     turn_html,
+    worst_of,
 )
 from promptguard.service.verdicts import explanation_view, replay_view
 from promptguard.state import SessionState
@@ -116,21 +117,18 @@ class SessionPage:
             context=self.context, visitor=self.visitor, key=self.key, base=self.base
         )
         await actions.build()
+        with panel("Risk, turn by turn", classes="wide"):
+            self.chart = raw()
+            raw(render("session", "legend"))
         with Tag("div", classes="columns"):
-            with Tag("div"):
-                with panel("Transcript", classes="transcript"):
-                    self.earlier = button("Show earlier turns", self.on_earlier, classes="small")
-                    self.turns = Tag("div", classes="turns")
-                with panel("Risk, turn by turn", classes="wide"):
-                    self.chart = raw()
+            with panel("Transcript", classes="transcript"):
+                self.earlier = button("Show earlier turns", self.on_earlier, classes="small")
+                self.turns = Tag("div", classes="turns")
             with Tag("aside", aria_label="Explanation and replay"):
                 self._place_explanation()
                 self._place_replay()
                 raw(render("session", "glossary"))
         await self.show(state)
-        ui.run_javascript(
-            "if (location.hash) document.querySelector(location.hash)?.scrollIntoView()"
-        )
         if state.turn_count <= _EXPLAINED_AT_ONCE:
             self.explain_soon()
 
@@ -252,9 +250,8 @@ class SessionPage:
 
     def _head_html(self) -> Markup:
         is_current = self.state.config_hash == config_hash(self.context.controller.config)
-        return render(
-            "session", "head", self.state, sentence_html(self.state, self.cards), is_current
-        )
+        sentence, worst = sentence_html(self.state, self.cards), worst_of(self.cards)
+        return render("session", "head", self.state, sentence, worst, is_current)
 
 
 def other_config(config: ControllerConfig, name: str) -> ControllerConfig:

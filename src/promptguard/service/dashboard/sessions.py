@@ -144,7 +144,7 @@ def form_html(chosen: ListFilter, base: str) -> Markup:
         *LABELS.items(),
     ]
     demos = [
-        (Demo.AUTO.value, "Demo: until there are others"),
+        (Demo.AUTO.value, "Demo: only while alone"),
         (Demo.HIDE.value, "Demo: hide"),
         (Demo.SHOW.value, "Demo: show"),
         (Demo.ONLY.value, "Demo: only"),
