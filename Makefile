@@ -64,7 +64,7 @@ e2e: $(READY)
 # Writes the generated pages, then builds the site into site/; nothing is fetched.
 docs: $(READY)
 	$(BIN)/python -m docs.settings_page
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The run and image locks are constrained by the first, so that what is tested is what runs.
 COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe \

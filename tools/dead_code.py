@@ -1,15 +1,17 @@
 """Finds code that nothing uses: `python -m tools.dead_code`.
 
-Runs vulture over the package with those that call it. Fields and enum members are left out: they
-are read by name from templates, JSON and TOML, which vulture cannot see. What a framework calls is
-excepted by decorator or name in `[tool.dead_code]` of pyproject.toml, the rest in vulture_allow.py;
-a name there that is used after all is reported, so that the list stays short. Tests do not count as
-users: code that only a test calls is dead.
+Runs vulture over the package with those that call it. A name that a template uses or that the
+documentation shows as code is used. Fields and enum members are left out: they are read by name
+from JSON and TOML, which vulture cannot see. What a framework calls is excepted by decorator, name
+or folder in `[tool.dead_code]` of pyproject.toml, the rest in vulture_allow.py; a name there that
+is used after all is reported, so that the list stays short. Tests do not count as users: code that
+only a test calls is dead.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -39,7 +41,30 @@ def unused() -> list[Item]:
         ignore_names=options["ignore_names"], ignore_decorators=options["ignore_decorators"]
     )
     vulture.scavenge([ROOT / path for path in options["paths"]])
-    return [item for item in vulture.get_unused_code() if is_reported(item)]
+    shown = names_in_templates() | names_in_documentation()
+    called = tuple(ROOT / path for path in options["called_by_frameworks"])
+    return [
+        item
+        for item in vulture.get_unused_code()
+        if is_reported(item)
+        and item.name not in shown
+        and not any(Path(item.filename).is_relative_to(folder) for folder in called)
+    ]
+
+
+def names_in_templates() -> set[str]:
+    """Return every name between the braces of a template."""
+    texts = [path.read_text("utf-8") for path in (ROOT / "src").rglob("templates/*.*")]
+    actions = [found for text in texts for found in re.findall(r"\{[{%](.*?)[%}]\}", text, re.S)]
+    return {name for action in actions for name in re.findall(r"\w+", action)}
+
+
+def names_in_documentation() -> set[str]:
+    """Return every name in a Python block or a code span of the documentation."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    texts = [page.read_text("utf-8") for page in pages]
+    code = [c for text in texts for c in re.findall(r"```python\n.*?```|`[^`\n]+`", text, re.S)]
+    return {name for part in code for name in re.findall(r"\w+", part)}
 
 
 def allowed_names(source: str) -> set[str]:

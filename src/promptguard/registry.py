@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
 from promptguard.errors import ConfigError
@@ -59,7 +59,18 @@ class Registry(Generic[T]):
     def _load_entry_points(self) -> None:
         if self._entry_points_loaded:
             return
-        self._entry_points_loaded = True
         for point in entry_points(group=f"promptguard.{self.kind.replace(' ', '_')}"):
             if point.name not in self._parts:
-                self._parts[point.name] = point.load()
+                self._parts[point.name] = self._loaded(point)
+        self._entry_points_loaded = True
+
+    def _loaded(self, point: EntryPoint) -> T:
+        try:
+            part: T = point.load()
+        except Exception as error:
+            package = point.dist.name if point.dist else "an installed package"
+            raise ConfigError(
+                f"The {self.kind} {point.name!r} of {package} cannot be loaded "
+                f"({type(error).__name__}); mend or uninstall that package."
+            ) from error
+        return part
