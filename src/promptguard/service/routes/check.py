@@ -18,11 +18,15 @@ from promptguard.service.intake import Incoming
 from promptguard.service.openai_wire import ChatWire
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.responses_wire import ResponsesWire
-from promptguard.service.routes.chat_openapi import described
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.verdicts import verdict_headers
 from promptguard.service.wire import Wire
 
+PATH = "/v1/guard/check"
+_BODY: dict[str, object] = {
+    "description": "A request in any of the gateway's formats; none at all passes",
+    "content": {"application/json": {"schema": {"type": "object"}}},
+}
 _METHODS = ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 # Where proxies tell the path that the client asked for.
 _PATH_HEADERS = ("x-envoy-original-path", "x-original-uri", "x-forwarded-uri")
@@ -88,12 +92,14 @@ def _wire_of(request: Request, path: str, body: Mapping[str, object]) -> Wire | 
 def check_routes(api: CheckApi) -> APIRouter:
     """Return the check routes; a proxy may append the path that it guards."""
     routes = APIRouter(tags=["guard"], responses=error_responses())
-    for path in ("/v1/guard/check", "/v1/guard/check/{path:path}"):
-        routes.add_api_route(
-            path,
-            api.check,
-            methods=["POST"],
-            openapi_extra=described("May this request pass?", "messages"),
-        )
-        routes.add_api_route(path, api.check, methods=_METHODS, include_in_schema=False)
+    routes.add_api_route(
+        PATH,
+        api.check,
+        methods=["POST"],
+        response_class=Response,
+        responses={200: {"description": "The request may pass"}},
+        openapi_extra={"summary": "May this request pass?", "requestBody": _BODY},
+    )
+    for path, methods in ((PATH, _METHODS), (f"{PATH}/{{path:path}}", ["POST", *_METHODS])):
+        routes.add_api_route(path, api.check, methods=methods, include_in_schema=False)
     return routes
