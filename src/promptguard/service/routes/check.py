@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.verdicts import verdict_headers
 from promptguard.service.wire import Wire
 
+_ANY_MODEL = "unnamed"
 PATH = "/v1/guard/check"
 _BODY: dict[str, object] = {
     "description": "A request in any of the gateway's formats; none at all passes",
@@ -46,7 +48,8 @@ class CheckApi:
         """
         principal = permitted(request, Scope.GUARD)
         raw = await request.body()
-        wire = _wire_of(request, path, read_json(raw)) if raw.strip() else None
+        body = read_json(raw) if raw.strip() else {}
+        wire = _wire_of(request, path, body)
         if wire is None:
             return Response(headers={"x-promptguard-judged": "false"})
         config = self.config()
@@ -54,7 +57,8 @@ class CheckApi:
             max_messages=config.max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
-        asked = wire.read_request(raw, limits)
+        # Which model is asked makes no difference here, so a proxy need not say.
+        asked = wire.read_request(json.dumps({"model": _ANY_MODEL, **body}).encode(), limits)
         intake = self.recorder.intake
         admission = await intake.admit(
             Incoming(
@@ -72,8 +76,8 @@ class CheckApi:
         headers = verdict_headers(admission.result)
         if not admission.result.is_blocked and not admission.stripped:
             return Response(headers=headers)
-        body = error_body(403, self.recorder.refusal, code=config.block_code, param="messages")
-        return JSONResponse(body, 403, headers)
+        denied = error_body(403, self.recorder.refusal, code=config.block_code, param="messages")
+        return JSONResponse(denied, 403, headers)
 
 
 def _wire_of(request: Request, path: str, body: Mapping[str, object]) -> Wire | None:
