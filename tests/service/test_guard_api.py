@@ -482,3 +482,14 @@ async def test_the_stored_verdict_is_the_one_that_was_answered(guarded) -> None:
     assert stored == {k: v for k, v in found["verdict"].items() if k != "latency_ms"}
     assert found["stripped"] == [0]
     assert found["verdict"]["content"][0]["origin"] == "tool"
+
+
+async def test_litellm_tool_calls_of_an_answer_are_judged(guarded) -> None:
+    """What a model sends to a tool leaves it as well as what it says."""
+    guard = await guarded()
+    call = {"id": "c", "function": {"name": "send", "arguments": json.dumps({"text": MASS_HARM})}}
+    reply = await litellm(guard, input_type="response", texts=["Hm."], tool_calls=[call])
+    assert reply["action"] == "BLOCKED"
+    calm = {"id": "c", "function": {"name": "send", "arguments": '{"text": "soup"}'}}
+    reply = await litellm(guard, input_type="response", texts=["Hm."], tool_calls=[calm])
+    assert (reply["action"], len(reply["stream_holdback_chars"])) == ("NONE", 1)
