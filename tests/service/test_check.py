@@ -29,6 +29,7 @@ async def test_a_request_may_pass_or_not(guarded) -> None:
     [
         ("", {"model": "m", "input": ATTACK}),
         ("", {"model": "m", "prompt": ATTACK}),
+        ("", {"messages": [{"role": "user", "content": ATTACK}]}),
         ("/v1/chat/completions", chat(ATTACK)),
         (
             "/v1/messages",

@@ -11,6 +11,7 @@ from benchmarks.fleet import Talk, compared, measure, running_fleet
 from promptguard.config import ControllerConfig
 from promptguard.controller import Controller
 from promptguard.stores import open_store
+from promptguard.turns.input import TurnInput
 
 SESSIONS = 200
 TURNS = 4
@@ -59,7 +60,7 @@ async def test_the_comparison_sees_what_is_wrong(stored: str, wrong: dict[str, i
     config = ControllerConfig(store="memory:")
     controller = Controller(config, store=store, judge=fast_judge(config))
     for text in stored.split():
-        await controller.judge_turn("s", text)
+        await controller.judge_turn("s", TurnInput(text=text))
     talk = Talk(guards=(), sessions=1, turns=3, acknowledged={"s": ["one", "two", "three"]})
     outcome = await compared(talk, store, 0.0)
     names = ("lost", "doubled", "disordered", "miscounted")

@@ -473,10 +473,23 @@ async def test_a_session_is_released(guarded) -> None:
 
 
 async def test_the_stored_verdict_is_the_one_that_was_answered(guarded) -> None:
-    """The API, the store and the session's page show one form."""
+    """The API, the store and the session's page show one form; the store adds the time it took."""
     guard = await guarded()
     found = (await turn(guard, session_id="s", user_input=SUSPECT, tool_contents=[PAGE])).json()
     shown = (await guard.client.get("/v1/sessions/s")).json()
-    assert shown["transcript"][0]["verdict"] == found["verdict"]
+    stored = shown["transcript"][0]["verdict"]
+    assert stored.pop("latency_ms") >= 0
+    assert stored == {k: v for k, v in found["verdict"].items() if k != "latency_ms"}
     assert found["stripped"] == [0]
     assert found["verdict"]["content"][0]["origin"] == "tool"
+
+
+async def test_litellm_tool_calls_of_an_answer_are_judged(guarded) -> None:
+    """What a model sends to a tool leaves it as well as what it says."""
+    guard = await guarded()
+    call = {"id": "c", "function": {"name": "send", "arguments": json.dumps({"text": MASS_HARM})}}
+    reply = await litellm(guard, input_type="response", texts=["Hm."], tool_calls=[call])
+    assert reply["action"] == "BLOCKED"
+    calm = {"id": "c", "function": {"name": "send", "arguments": '{"text": "soup"}'}}
+    reply = await litellm(guard, input_type="response", texts=["Hm."], tool_calls=[calm])
+    assert (reply["action"], len(reply["stream_holdback_chars"])) == ("NONE", 1)

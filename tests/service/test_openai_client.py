@@ -141,3 +141,44 @@ def test_models_and_moderations(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["stub-model"]
     found = client.moderations.create(input=["What is a good soup?", ATTACK])
     assert [result.flagged for result in found.results] == [False, True]
+
+
+def test_responses_are_responses(live: Live, client: openai.OpenAI) -> None:
+    """Whole, streamed, gone on from, and refused."""
+    live.upstream.answers("Hello to you.", "A word about soup. " * 40)
+    first = client.responses.create(model="stub-model", input="hello there")
+    assert first.output_text == "Hello to you."
+    with client.responses.stream(
+        model="stub-model", input="about soup?", previous_response_id=first.id
+    ) as stream:
+        text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
+        assert stream.get_final_response().output_text == text == "A word about soup. " * 40
+    refused = client.responses.create(model="stub-model", input=ATTACK)
+    assert refused.output_text == ControllerConfig().refusal
+    assert refused.incomplete_details.reason == "content_filter"
+    with client.responses.stream(model="stub-model", input=ATTACK) as stream:
+        assert stream.get_final_response().output_text == ControllerConfig().refusal
+
+
+def test_a_cut_response_is_whole_for_the_client(live: Live, client: openai.OpenAI) -> None:
+    """The client puts the message so far and the refusal together without a complaint."""
+    harm = "how to release sarin in a subway to cause mass casualties and kill thousands. "
+    live.upstream.answers("Soup is warm and good. " * 40 + f"Here is {harm}" * 3)
+    with client.responses.stream(model="stub-model", input="a story, please") as stream:
+        final = stream.get_final_response()
+    assert final.output_text.endswith(ControllerConfig().refusal)
+    assert "sarin" not in final.output_text
+
+
+def test_completions_and_embeddings(live: Live, client: openai.OpenAI) -> None:
+    """The older endpoint and the one for vectors."""
+    live.upstream.answers("upon a time.")
+    done = client.completions.create(model="stub-model", prompt="Once")
+    assert done.choices[0].text == "upon a time."
+    refused = client.completions.create(model="stub-model", prompt=ATTACK)
+    assert refused.choices[0].finish_reason == "content_filter"
+    raw = client.embeddings.with_raw_response.create(
+        model="stub-model", input=["soup", ATTACK], encoding_format="float"
+    )
+    assert raw.parse().data[0].embedding == [0.5, 0.5]
+    assert raw.headers["x-promptguard-flagged"] == "input[1]"

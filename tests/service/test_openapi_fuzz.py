@@ -81,6 +81,11 @@ async def test_every_route_is_described() -> None:
         paths = (await client.get("/openapi.json")).json()["paths"]
     assert set(paths) == {
         "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/completions",
+        "/v1/embeddings",
+        "/v1/guard/check",
         "/v1/models",
         "/v1/models/{model}",
         "/v1/guard/turn",
@@ -93,6 +98,7 @@ async def test_every_route_is_described() -> None:
         "/v1/sessions/{session_id}/explain",
         "/v1/sessions/{session_id}/replay",
         "/v1/sessions/{session_id}/label",
+        "/v1/sessions/{session_id}/release",
         "/healthz",
         "/readyz",
         "/metrics",

@@ -169,10 +169,10 @@ class MessagesWire:
         return b""
 
     def error_body(self, error: ApiError) -> Mapping[str, object]:
-        """Return an error in Anthropic's shape; `code` is our own addition."""
+        """Return an error in Anthropic's shape; `code` and `param` are our own additions."""
         kind = _ERROR_TYPES.get(error.status_code, "api_error")
-        details = {"type": kind, "message": str(error.detail), "code": error.code}
-        return {"type": "error", "error": details}
+        details = {"message": str(error.detail), "code": error.code, "param": error.param}
+        return {"type": "error", "error": {"type": kind, **details}}
 
     def error_events(self, error: ApiError) -> Iterator[bytes]:
         """Yield an error event, which ends a message."""

@@ -167,7 +167,7 @@ def prose_in(value: object) -> tuple[list[str], bool]:
     while waiting:
         item = waiting.pop()
         if isinstance(item, Mapping):
-            waiting += [part for pair in reversed(item.items()) for part in reversed(pair)]
+            waiting += [part for pair in reversed(list(item.items())) for part in reversed(pair)]
         elif isinstance(item, (list, tuple)):
             waiting += reversed(item)
         elif isinstance(item, str):

@@ -39,6 +39,7 @@ from promptguard.service.telemetry import Telemetry
 from promptguard.service.verdicts import remembered_verdict, stored_verdict
 from promptguard.state import SessionState
 from promptguard.turns.input import TurnInput
+from promptguard.turns.judge import TurnJudge
 from promptguard.turns.remember import content_hash
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, Verdict
@@ -249,7 +250,7 @@ class Intake:
             stripped |= _stripped(result, step.turn)
             if step.reply is not None and not result.is_blocked:
                 await self._controller.record_reply(result, step.reply, now=now - back_s)
-        beside = self._harmless.others(key.tenant, incoming.contents)
+        beside = self._harmless.others(key.tenant, incoming.contents, self._controller.judge)
         turn = replace(
             last.turn,
             contents=(*last.turn.contents, *(item.as_content for item in beside)),
@@ -308,11 +309,15 @@ class HarmlessContents:
     def __init__(self, limit: int = MAX_HARMLESS) -> None:
         self._limit = limit
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._judge: TurnJudge | None = None
 
     def others(
-        self, tenant: str, contents: Sequence[ComparableMessage]
+        self, tenant: str, contents: Sequence[ComparableMessage], judge: TurnJudge
     ) -> tuple[ComparableMessage, ...]:
-        """Return the contents that are still to be judged."""
+        """Return the contents that `judge` has still to judge."""
+        if judge is not self._judge:  # a reload brought other rules or another policy
+            self._known.clear()
+            self._judge = judge
         return tuple(item for item in contents if (tenant, item.digest) not in self._known)
 
     def learn(self, tenant: str, judged: Sequence[ComparableMessage], verdict: Verdict) -> None:

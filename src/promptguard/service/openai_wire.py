@@ -322,7 +322,8 @@ def parts_in(content: object, place: Place) -> tuple[list[str], list[tuple[objec
         return [content], []
     if not isinstance(content, list):
         raise invalid(name_of(place), "must be a string or a list of parts")
-    own, others = [], []
+    own: list[str] = []
+    others: list[tuple[object, Place]] = []
     for at, part in enumerate(content):
         where = (*place, at)
         if isinstance(part, str):

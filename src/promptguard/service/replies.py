@@ -95,7 +95,8 @@ class ReplyJudge:
 
         In detect mode that is only counted and logged.
         """
-        if sum(map(len, pieces.values())) <= SHORT_CHARS:
+        is_short = sum(map(len, pieces.values())) <= SHORT_CHARS
+        if is_short and not self._admission.system:
             bad = self._judge(pieces)
         else:
             bad = await asyncio.to_thread(self._judge, pieces)

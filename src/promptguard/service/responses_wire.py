@@ -81,7 +81,7 @@ class ResponsesWire:
 
     def __init__(self) -> None:
         self._sequence = -1
-        self._items = 0
+        self._sent: dict[int, _SentItem] = {}
 
     def new_id(self) -> str:
         """Return an id for a response of our own."""
@@ -126,7 +126,11 @@ class ResponsesWire:
     def refusal(self, request: GuardedRequest, refusal: Refusal) -> Mapping[str, object]:
         """Return a response that refuses; `incomplete_details` says why."""
         del request
-        texts = [text for text in (refusal.sent, refusal.text) if text]
+        return self._response(refusal, [_message(refusal.text)])
+
+    def _response(
+        self, refusal: Refusal, output: Sequence[Mapping[str, object]]
+    ) -> dict[str, object]:
         return {
             "id": refusal.id,
             "object": "response",
@@ -137,7 +141,7 @@ class ResponsesWire:
             "instructions": None,
             "metadata": {},
             "model": refusal.model,
-            "output": [_message(text) for text in texts],
+            "output": list(output),
             "parallel_tool_calls": True,
             "temperature": None,
             "tool_choice": "auto",
@@ -153,32 +157,52 @@ class ResponsesWire:
         }
 
     def refusal_events(self, request: GuardedRequest, refusal: Refusal) -> Iterator[bytes]:
-        """Yield one more message that refuses, and the end of the response."""
-        whole = self.refusal(request, refusal)
+        """Yield one more message that refuses, and the end of the response.
+
+        Items that the client has open are closed first, with what it has got of them.
+        """
+        del request
+        message = _message(refusal.text)
+        whole = self._response(refusal, [*(i.closed() for i in self._sent.values()), message])
         if not refusal.begun:
             begun = {**whole, "status": "in_progress", "output": []}
             yield self._named("response.created", response=begun)
             yield self._named("response.in_progress", response=begun)
-        message = _message(refusal.text)
-        part = mapping(objects(message["content"])[0])
-        at = {"output_index": self._items}
+        for index, item in self._sent.items():
+            if item.is_open:
+                closed = item.closed()
+                yield self._named("response.output_item.done", output_index=index, item=closed)
+        at = {"output_index": max(self._sent, default=-1) + 1}
+        yield from self._spoken(message, at, refusal.text)
+        yield self._named("response.completed", response=whole)
+
+    def _spoken(
+        self, message: Mapping[str, object], at: Mapping[str, object], text: str
+    ) -> Iterator[bytes]:
+        """Yield the events of one message."""
+        part = objects(message["content"])[0]
         within = {**at, "item_id": message["id"], "content_index": 0}
         opened = {**message, "status": "in_progress", "content": []}
         yield self._named("response.output_item.added", **at, item=opened)
         yield self._named("response.content_part.added", **within, part={**part, "text": ""})
-        delta = {**within, "logprobs": []}
-        yield self._named("response.output_text.delta", **delta, delta=refusal.text)
-        yield self._named("response.output_text.done", **delta, text=refusal.text)
+        yield self._named("response.output_text.delta", **within, logprobs=[], delta=text)
+        yield self._named("response.output_text.done", **within, logprobs=[], text=text)
         yield self._named("response.content_part.done", **within, part=part)
         yield self._named("response.output_item.done", **at, item=message)
-        yield self._named("response.completed", response=whole)
 
     def event(self, data: str) -> bytes:
-        """Return one event as it came; counts what the client has got."""
+        """Return one event as it came; notes what the client has got."""
         body = parsed(data) or {}
-        number = body.get("sequence_number")
+        number, index = body.get("sequence_number"), body.get("output_index")
         self._sequence = number if isinstance(number, int) else self._sequence + 1
-        self._items += body.get("type") == "response.output_item.added"
+        kind = string(body.get("type"))
+        if isinstance(index, int):
+            if kind == "response.output_item.added":
+                self._sent[index] = _SentItem(item=mapping(body.get("item")))
+            elif kind == "response.output_item.done":
+                self._sent[index] = _SentItem(item=mapping(body.get("item")), is_open=False)
+            elif index in self._sent:
+                self._sent[index].text += string(body.get("delta"))
         return passed_on(data)
 
     def end(self) -> bytes:
@@ -196,6 +220,25 @@ class ResponsesWire:
     def _named(self, kind: str, **fields: object) -> bytes:
         self._sequence += 1
         return named_event({"type": kind, "sequence_number": self._sequence, **fields})
+
+
+@dataclass(slots=True, kw_only=True)
+class _SentItem:
+    """An item that the client has got, or the beginning of one."""
+
+    item: Mapping[str, object]
+    text: str = ""
+    is_open: bool = True
+
+    def closed(self) -> Mapping[str, object]:
+        """Return the item as the client has it."""
+        if not self.is_open:
+            return self.item
+        if self.item.get("type") == "message":
+            part = {"type": "output_text", "text": self.text, "annotations": []}
+            return {**self.item, "status": "incomplete", "content": [part]}
+        arguments = {"arguments": self.text} if "arguments" in self.item else {}
+        return {**self.item, "status": "incomplete", **arguments}
 
 
 class ResponsesReader:

@@ -42,12 +42,16 @@ class GuardedRequest:
 
         `stripped` are the digests of contents that the model must not see.
         """
-        poisoned = poisoned_in((*self.messages, *self.contents), stripped)
+        poisoned = self.poisoned(stripped)
         if not notice and not poisoned:
             return self.raw
         body = with_stripped(self.body, poisoned)
         assert isinstance(body, dict)
         return json.dumps(self.noticed(body, notice) if notice else body).encode()
+
+    def poisoned(self, stripped: frozenset[str]) -> list[ComparableMessage]:
+        """Return the texts of this request that the model must not see."""
+        return poisoned_in((*self.messages, *self.contents), stripped)
 
     def going_on_from(self, answer: str) -> Self:
         """Return the request with another answer as the one it goes on from; empty: none."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from promptguard.text.read import read_text
 
@@ -48,11 +49,13 @@ def protected_in(system: str, *, spoken: str = "") -> Protected:
 
     What the user said, `spoken`, is no secret from them.
     """
+    whole = _protected(system)
+    if not whole or not spoken:
+        return whole
     known = spoken.casefold()
-    secrets = {token.casefold() for token in _tokens(system)}
     return Protected(
-        runs=frozenset(_runs(system)) - frozenset(_runs(spoken)),
-        secrets=frozenset(token for token in secrets if token not in known),
+        runs=whole.runs.difference(_runs(spoken)),
+        secrets=frozenset(token for token in whole.secrets if token not in known),
     )
 
 
@@ -68,6 +71,15 @@ def leak_in(text: str, protected: Protected) -> str:
         if protected.runs and not protected.runs.isdisjoint(_runs(reading)):
             return f"{QUOTED_WORDS} words of the system prompt"
     return ""
+
+
+# An application sends the same prompt with every request.
+@lru_cache(maxsize=256)
+def _protected(system: str) -> Protected:
+    return Protected(
+        runs=frozenset(_runs(system)),
+        secrets=frozenset(token.casefold() for token in _tokens(system)),
+    )
 
 
 def _tokens(system: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,7 @@ from promptguard.protocols import SessionKey
 from promptguard.risk.policy import STEERING
 from promptguard.service.anthropic_wire import MessagesWire
 from promptguard.service.auth import Authenticator, Scope, permitted
-from promptguard.service.body import Limits
+from promptguard.service.body import Limits, name_of
 from promptguard.service.completions_wire import CompletionsWire
 from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.intake import Admission, Incoming
@@ -34,7 +34,9 @@ from promptguard.service.wire import GuardedRequest, Refusal, Wire
 from promptguard.verdict import Action
 
 MAX_ANSWERS = 20_000
-_MAX_UNJUDGED = 16
+_MAX_PLACES = 16
+_MAX_HEADER = 1000
+_NO_BREAKS = dict.fromkeys((*range(32), 127), "?")
 _MODEL_NAME = re.compile(r"\w[\w:@+-]*(?:[./][\w:@+-]+)*", re.ASCII)
 
 
@@ -278,10 +280,15 @@ class _Turn:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What every response to it carries: the verdict, and what could not be judged."""
+        """What every response to it carries: the verdict, what was replaced or not judged."""
         headers = verdict_headers(self.admission.result)
-        if self.asked.unjudged:
-            headers["x-promptguard-not-judged"] = ", ".join(self.asked.unjudged[:_MAX_UNJUDGED])
+        stripped = self.asked.poisoned(self.admission.stripped)
+        for name, places in (
+            ("x-promptguard-stripped", [name_of(item.place) for item in stripped]),
+            ("x-promptguard-not-judged", self.asked.unjudged),
+        ):
+            if places:
+                headers[name] = _listed(places)
         return headers
 
     def cut(self) -> _Turn:
@@ -294,6 +301,12 @@ class _Turn:
         return replace(
             self, admission=replace(self.admission, result=replace(result, verdict=verdict))
         )
+
+
+def _listed(places: Sequence[str]) -> str:
+    """Return places as a header's value; a client's own names may hold what headers may not."""
+    shown = ", ".join(places[:_MAX_PLACES])
+    return shown.encode("ascii", "replace").decode().translate(_NO_BREAKS)[:_MAX_HEADER]
 
 
 def chat_routes(gateway: Gateway) -> APIRouter:

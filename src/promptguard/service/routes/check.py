@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -18,11 +19,16 @@ from promptguard.service.intake import Incoming
 from promptguard.service.openai_wire import ChatWire
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.responses_wire import ResponsesWire
-from promptguard.service.routes.chat_openapi import described
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.verdicts import verdict_headers
 from promptguard.service.wire import Wire
 
+_ANY_MODEL = "unnamed"
+PATH = "/v1/guard/check"
+_BODY: dict[str, object] = {
+    "description": "A request in any of the gateway's formats; none at all passes",
+    "content": {"application/json": {"schema": {"type": "object"}}},
+}
 _METHODS = ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 # Where proxies tell the path that the client asked for.
 _PATH_HEADERS = ("x-envoy-original-path", "x-original-uri", "x-forwarded-uri")
@@ -42,7 +48,8 @@ class CheckApi:
         """
         principal = permitted(request, Scope.GUARD)
         raw = await request.body()
-        wire = _wire_of(request, path, read_json(raw)) if raw.strip() else None
+        body = read_json(raw) if raw.strip() else {}
+        wire = _wire_of(request, path, body)
         if wire is None:
             return Response(headers={"x-promptguard-judged": "false"})
         config = self.config()
@@ -50,7 +57,8 @@ class CheckApi:
             max_messages=config.max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
-        asked = wire.read_request(raw, limits)
+        # Which model is asked makes no difference here, so a proxy need not say.
+        asked = wire.read_request(json.dumps({"model": _ANY_MODEL, **body}).encode(), limits)
         intake = self.recorder.intake
         admission = await intake.admit(
             Incoming(
@@ -68,8 +76,8 @@ class CheckApi:
         headers = verdict_headers(admission.result)
         if not admission.result.is_blocked and not admission.stripped:
             return Response(headers=headers)
-        body = error_body(403, self.recorder.refusal, code=config.block_code, param="messages")
-        return JSONResponse(body, 403, headers)
+        denied = error_body(403, self.recorder.refusal, code=config.block_code, param="messages")
+        return JSONResponse(denied, 403, headers)
 
 
 def _wire_of(request: Request, path: str, body: Mapping[str, object]) -> Wire | None:
@@ -88,12 +96,14 @@ def _wire_of(request: Request, path: str, body: Mapping[str, object]) -> Wire | 
 def check_routes(api: CheckApi) -> APIRouter:
     """Return the check routes; a proxy may append the path that it guards."""
     routes = APIRouter(tags=["guard"], responses=error_responses())
-    for path in ("/v1/guard/check", "/v1/guard/check/{path:path}"):
-        routes.add_api_route(
-            path,
-            api.check,
-            methods=["POST"],
-            openapi_extra=described("May this request pass?", "messages"),
-        )
-        routes.add_api_route(path, api.check, methods=_METHODS, include_in_schema=False)
+    routes.add_api_route(
+        PATH,
+        api.check,
+        methods=["POST"],
+        response_class=Response,
+        responses={200: {"description": "The request may pass"}},
+        openapi_extra={"summary": "May this request pass?", "requestBody": _BODY},
+    )
+    for path, methods in ((PATH, _METHODS), (f"{PATH}/{{path:path}}", ["POST", *_METHODS])):
+        routes.add_api_route(path, api.check, methods=methods, include_in_schema=False)
     return routes

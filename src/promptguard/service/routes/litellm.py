@@ -19,7 +19,7 @@ from promptguard.service.body import Limits, Reading, poisoned_in, with_stripped
 from promptguard.service.errors import error_responses
 from promptguard.service.history import ComparableMessage
 from promptguard.service.intake import Admission, Incoming
-from promptguard.service.openai_wire import read_messages
+from promptguard.service.openai_wire import read_messages, shown_in
 from promptguard.service.replies import ReplyRecorder, ReplyWatch
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.verdicts import block_reason
@@ -38,6 +38,7 @@ class GuardrailRequest(BaseModel):
     texts: Texts | None = Field(default=None, max_length=4000)
     structured_messages: list[dict[str, Any]] | None = Field(default=None, max_length=4000)
     tools: list[dict[str, Any]] | None = Field(default=None, max_length=4000)
+    tool_calls: list[dict[str, Any]] | None = Field(default=None, max_length=4000)
     litellm_call_id: str | None = Field(default=None, max_length=512)
     litellm_trace_id: str | None = Field(default=None, max_length=512)
     request_data: dict[str, Any] | None = None
@@ -115,11 +116,12 @@ class LitellmApi:
     async def _response(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
         """Judge an answer, whole or so far; it is recorded when the client resends it."""
         texts = body.texts or []
+        shown = [*texts, shown_in(body.tool_calls)]
         admission = self.calls.find(caller, body.litellm_call_id or "")
         if admission is not None:
-            is_bad = await self.recorder.judge_of(admission).is_bad(texts)
+            is_bad = await self.recorder.judge_of(admission).is_bad(shown)
         else:
-            is_bad = self._is_enforced and await asyncio.to_thread(self._is_bad_alone, texts)
+            is_bad = self._is_enforced and await asyncio.to_thread(self._is_bad_alone, shown)
         if is_bad:
             return GuardrailReply(action="BLOCKED", blocked_reason=self.recorder.refusal)
         # LiteLLM reads one number per choice and ignores a bare number.
@@ -146,6 +148,8 @@ class LitellmApi:
         else:
             for at, text in enumerate(body.texts or ()):
                 reading.message(Role.USER, text, ("texts", at))
+            for at, call in enumerate(body.tool_calls or ()):
+                reading.side_text(call, ("tool_calls", at))
         for at, tool in enumerate(body.tools or ()):
             reading.content(tool, ("tools", at))
         return reading
