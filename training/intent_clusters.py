@@ -85,7 +85,7 @@ def records(folders: list[Path], left_out: frozenset[str]) -> Iterator[dict[str,
     """Yield every single message that is not left out."""
     for path in sorted(path for folder in folders for path in folder.glob("*.jsonl")):
         for record in read(path):
-            if record["kind"] == "single" and record["id"] not in left_out:
+            if record.get("kind") == "single" and record["id"] not in left_out:
                 yield record
 
 

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from turn_contexts import current_turn, past_turn, past_turns
 
 from promptguard.model.reading import ContextReading, MessageReading
-from promptguard.protocols import ClientHints, FilReading, Signal, SignalScore, TurnContext
+from promptguard.protocols import ClientHints, FilReading, Signal, TurnContext
+from promptguard.risk.weights import shipped_weights
 from promptguard.signals import load_signals
 from promptguard.state import (
-    Action,
-    Mode,
     ReplyKind,
     ReplyRecord,
     SessionProfile,
@@ -29,6 +28,7 @@ from promptguard.state import (
 from promptguard.text.read import read_text
 from promptguard.text.terms import key_terms
 from promptguard.vector import pack_vector
+from promptguard.verdict import Action, Mode, SignalScore
 
 SIGNALS = list(load_signals())
 every_signal = pytest.mark.parametrize(("name", "signal"), SIGNALS, ids=[n for n, _ in SIGNALS])
@@ -79,7 +79,7 @@ def _records(draw: st.DrawFn) -> TurnRecord:
         content_hash="",
         timestamp=draw(st.floats(-1e9, 1e12)),
         message_risk=draw(CHANCES),
-        risk=draw(CHANCES),
+        turn_risk=draw(CHANCES),
         mode=draw(st.sampled_from(Mode)),
         action=draw(st.sampled_from(Action)),
         is_flagged=draw(st.booleans()),
@@ -145,10 +145,10 @@ def _contexts(draw: st.DrawFn) -> TurnContext:
         message_risk=draw(CHANCES),
         reading=draw(st.none() | readings),
         context=draw(
-            st.none() | st.builds(ContextReading, attack=CHANCES, turns=st.integers(0, 9))
+            st.none()
+            | st.builds(ContextReading, turn=CHANCES, session=CHANCES, turns=st.integers(0, 9))
         ),
         embedding=draw(VECTORS),
-        untrusted=tuple(draw(st.lists(readings, max_size=2))),
         history_rewritten=draw(st.booleans()),
         client=draw(hints),
     )
@@ -166,10 +166,14 @@ def _is_sound(result: SignalScore, name: str) -> bool:
 
 @every_signal
 def test_an_empty_first_turn_scores_next_to_nothing(name: str, signal: Signal) -> None:
-    """Nothing said yet: nothing to hold against anyone, and no model needed."""
+    """Nothing said yet: nothing to hold against anyone, and no model needed.
+
+    A signal that counts by its log-odds may speak for innocence: it stays below even.
+    """
     result = signal(current_turn(""))
     assert _is_sound(result, name)
-    assert result.score < 0.05
+    is_odds = shipped_weights().weight_of(name).link == "logit"
+    assert result.score < (0.5 if is_odds else 0.05)
 
 
 @every_signal
@@ -205,7 +209,7 @@ def test_reasons_never_quote_the_user(name: str, signal: Signal) -> None:
         past=past,
         risk=0.9,
         reading=reading,
-        context=ContextReading(attack=0.8, turns=3),
+        context=ContextReading(turn=0.8, session=0.8, turns=3),
         fil=FilReading(harm_score=0.8, violated=("05",)),
     )
     assert SECRET not in signal(ctx).reason

@@ -25,8 +25,15 @@ def test_a_hard_violation_is_certain() -> None:
 def test_escalation_lifts_harm_but_makes_none() -> None:
     """An escalation needs something now to be about."""
     rising = ("rising scores",)
-    assert fil(current_turn(fil=FilReading(harm_score=0.3, escalation=rising))).score == 0.6
+    now = FilReading(harm_score=0.3, features=("jailbreak",), escalation=rising)
+    assert fil(current_turn(fil=now)).score == 0.6
     assert fil(current_turn(fil=FilReading(harm_score=0.0, escalation=rising))).score == 0.0
+
+
+def test_a_message_that_shows_nothing_is_not_held_to_the_past() -> None:
+    """The layer's sum after an attack is the past's; a harmless turn scores 0."""
+    past = FilReading(harm_score=0.8, escalation=("rising scores",), mentioned=("01",))
+    assert fil(current_turn(fil=past)).score == 0.0
 
 
 def test_silence_is_nothing() -> None:

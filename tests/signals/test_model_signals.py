@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from turn_contexts import current_turn
 
 from promptguard.model.reading import ContextReading, MessageReading
+from promptguard.protocols import FilReading
 from promptguard.signals.context import context
 from promptguard.signals.semantic import semantic
 
@@ -37,15 +38,11 @@ def test_a_disguise_adds_to_what_is_risky_only() -> None:
     assert "disguised by" in hidden.reason
 
 
-def test_content_that_came_with_the_turn_is_heard() -> None:
-    """An instruction hidden in a document counts though the user asked nothing wrong."""
-    result = semantic(
-        current_turn(
-            reading=_reading(0.05), untrusted=(_reading(0.1), _reading(0.9, manipulative=0.9))
-        )
-    )
-    assert result.score == pytest.approx(0.9)
-    assert result.reason == "manipulative 0.90; in content that came with the turn"
+def test_a_bare_follow_up_speaks_neither_way() -> None:
+    """ "Go on" says nothing by itself: its calm reading is no evidence of innocence."""
+    going_on = FilReading(features=("follow_up",))
+    assert semantic(current_turn("go on", reading=_reading(0.01), fil=going_on)).score == 0.5
+    assert semantic(current_turn("go on", reading=_reading(0.01))).score < 0.02
 
 
 def test_without_a_model_nothing_is_said() -> None:
@@ -53,11 +50,13 @@ def test_without_a_model_nothing_is_said() -> None:
     assert semantic(current_turn()).score == context(current_turn()).score == 0.0
 
 
-def test_the_conversation_as_a_whole_is_passed_on() -> None:
-    """The context signal gives the model's probability and how much it saw."""
-    result = context(current_turn(context=ContextReading(attack=0.42, turns=7, is_truncated=True)))
+def test_the_turn_in_its_context_is_passed_on() -> None:
+    """The context signal gives the readers' probability and how much they saw."""
+    reading = ContextReading(turn=0.42, session=0.9, turns=7, is_truncated=True)
+    result = context(current_turn(context=reading))
     assert result.score == pytest.approx(0.42)
-    assert result.reason == "attack in progress 0.42 over 7 turns, older turns cut"
+    assert result.parts["session"] == 0.9
+    assert result.reason == "serves an attack 0.42 over 7 turns, older turns cut"
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))

@@ -24,7 +24,7 @@ def test_importing_the_package_loads_no_signal() -> None:
     code = (
         "import sys, promptguard.signals as s;"
         "assert not [m for m in sys.modules if m.startswith('promptguard.signals.')];"
-        "assert len(s.load_signals().names()) >= 11"
+        "assert len(s.load_signals()) >= 11"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -32,7 +32,16 @@ def test_importing_the_package_loads_no_signal() -> None:
 def test_an_unknown_signal_is_refused_with_the_known_ones() -> None:
     """A misspelt name is answered with the list."""
     with pytest.raises(ConfigError, match="known: behavior, coherence"):
-        load_signals().get("keyword")
+        load_signals(("keyword",))
+
+
+def test_signals_are_computed_after_those_they_read() -> None:
+    """Scores are computed once, in the order of registration."""
+    names = [name for name, _ in load_signals()]
+    assert names.index("semantic") < names.index("session")
+    assert max(names.index("trajectory"), names.index("information_gathering")) < names.index(
+        "intent"
+    )
 
 
 @pytest.mark.parametrize("table", [{}, {"weight": 1.0, "other": 2.0}, {"weight": "x"}, None])

@@ -167,7 +167,8 @@ def prose_in(value: object) -> tuple[list[str], bool]:
     while waiting:
         item = waiting.pop()
         if isinstance(item, Mapping):
-            waiting += [part for pair in reversed(list(item.items())) for part in reversed(pair)]
+            pairs = list(item.items())
+            waiting += [part for pair in pairs[::-1] for part in pair[::-1]]
         elif isinstance(item, (list, tuple)):
             waiting += reversed(item)
         elif isinstance(item, str):

@@ -333,10 +333,11 @@ def parts_in(content: object, place: Place) -> tuple[list[str], list[tuple[objec
             raise invalid(name_of(where), "must be text or an object")
         check_keys(part, name_of(where), _KNOWN)
         words = part.get(_OWN_PARTS.get(str(part.get("type")), ""))
+        rest: object = part
         if isinstance(words, str):
             own.append(words)
-            part = {key: value for key, value in part.items() if value is not words}
-        others.append((part, where))
+            rest = {key: value for key, value in part.items() if value is not words}
+        others.append((rest, where))
     return own, others
 
 

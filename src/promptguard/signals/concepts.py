@@ -49,12 +49,10 @@ def pairs_of(names: Iterable[str]) -> frozenset[str]:
 @SIGNALS.register("concepts")
 def concepts(ctx: TurnContext) -> SignalScore:
     """Return the probability of an attack by what is named, whatever the language."""
-    names = list(ctx.concepts)
-    if not names:
-        return scored("concepts", sigmoid(concept_weights().base))
     weights = concept_weights()
-    ordered = sorted(names, key=lambda name: -weights.concepts.get(name, 0.0))
-    return scored("concepts", sigmoid(weights.log_odds(names)), ", ".join(ordered[:_NAMED]))
+    ordered = sorted(ctx.concepts, key=lambda name: (-weights.concepts.get(name, 0.0), name))
+    reason = ", ".join(ordered[:_NAMED]) or "names nothing telling"
+    return scored("concepts", sigmoid(weights.log_odds(ordered)), reason)
 
 
 @cache
