@@ -251,6 +251,7 @@ def main() -> None:
             "order": {"link": "logit", "scale": round(order, 4), "limit": 12.0},
             "rules": {"link": "linear", "scale": 2.0},
             "hidden": {"link": "linear", "scale": 1.0},
+            "bare": {"link": "logit", "scale": 0.6, "limit": 3.0},
         },
         "memory": {"half_life_turns": 24.0, "half_life_s": 14400.0, "residue": 0.1, "floor": -4.0},
         "doubt": {"low": -2.0, "high": 4.0},

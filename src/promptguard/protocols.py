@@ -111,7 +111,6 @@ class FilReading:
     """What the Frozen Instinct Layer found in the current message."""
 
     harm_score: float = 0.0
-    raw_score: float = 0.0
     violated: tuple[str, ...] = ()
     mentioned: tuple[str, ...] = ()
     concepts: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from promptguard.verdict import Action, ContentFinding
 SEGMENT_CHARS = 6_000
 MAX_SEGMENTS = 200
 MAX_VIEWS = 4
+BARE_CHARS = 300
 _ORDERS = frozenset({"FIL-05", "FIL-05a", "FIL-05b"})
 
 
@@ -56,7 +57,7 @@ class ContentJudge:
         views = read_text(text)
         rules = self.instinct.assess(views, now=0.0, use_temporal=False)
         reading = self._read(views, task)
-        log_odds = self.prior + self._nats(reading, rules, views)
+        log_odds = self.prior + self._nats(reading, rules, views) + self._bare(views)
         risk = risk_of(log_odds)
         return ContentFinding(
             index=index,
@@ -79,6 +80,17 @@ class ContentJudge:
         if self.weights.doubt.low <= self.prior + nats <= self.weights.doubt.high:
             return self.encoder.read_documents([texts[worst]], task=task, thorough=True)[0]
         return readings[worst]
+
+    def _bare(self, views: TextViews) -> float:
+        """Return what a content that is nothing but a few words says taken as a message.
+
+        Where an order is all there is, no document surrounds it that it could stand out from.
+        """
+        if self.encoder is None or len(views.plain) > BARE_CHARS:
+            return 0.0
+        readings = self.encoder.read_messages(views.texts[:MAX_VIEWS])
+        worst = max(max(r.manipulative, r.extractive) for r in readings)
+        return max(0.0, self.weights.documents["bare"].nats(worst))
 
     def _nats(self, reading: DocumentReading | None, rules: FilReading, views: TextViews) -> float:
         weights = self.weights.documents

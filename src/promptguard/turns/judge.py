@@ -44,6 +44,7 @@ class _Weighed:
 
     action: Action
     mode: Mode
+    own_risk: float
     turn_risk: float
     accumulated_risk: float
     evidence: tuple[Evidence, ...]
@@ -251,7 +252,7 @@ class TurnJudge:
             content=findings,
             directives=ctx.fil.violated,
             rules=ctx.fil.rule_ids,
-            tags=tags_for(ctx, scores, findings),
+            tags=tags_for(ctx, weighed.own_risk, findings),
             disguises=ctx.views.disguises,
             spans=spans_of(ctx),
             readers=ctx.reading.readers if ctx.reading is not None else (),
@@ -285,6 +286,7 @@ class TurnJudge:
         return _Weighed(
             action=Action.BLOCK if lock is not None else action,
             mode=mode,
+            own_risk=risk_of(own),
             turn_risk=risk_of(log_odds),
             accumulated_risk=accumulated,
             evidence=whole,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from promptguard.protocols import TurnContext
-from promptguard.verdict import Action, ContentFinding, SignalScore
+from promptguard.verdict import Action, ContentFinding
 
 MAX_TAGS = 3
 _LIKELY = 0.5
@@ -22,29 +22,25 @@ REWRITTEN_HISTORY = "AML.T0092"
 
 
 def tags_for(
-    ctx: TurnContext, scores: Sequence[SignalScore], findings: Sequence[ContentFinding]
+    ctx: TurnContext, own_risk: float, findings: Sequence[ContentFinding]
 ) -> tuple[str, ...]:
-    """Return the tags that fit what was found in a turn."""
-    return tuple(dict.fromkeys(_found(ctx, scores, findings)))[:MAX_TAGS]
+    """Return the tags that fit what was found in a turn; `own_risk` is that of the user's words."""
+    return tuple(dict.fromkeys(_found(ctx, own_risk, findings)))[:MAX_TAGS]
 
 
-def _found(
-    ctx: TurnContext, scores: Sequence[SignalScore], findings: Sequence[ContentFinding]
-) -> Iterator[str]:
-    by_name = {score.name: score.score for score in scores}
-    is_risky = max(ctx.message_risk, by_name.get("context", 0.0)) >= _LIKELY
+def _found(ctx: TurnContext, own_risk: float, findings: Sequence[ContentFinding]) -> Iterator[str]:
     if any(finding.action is not Action.ALLOW for finding in findings):
         yield from (INJECTION, INDIRECT)
     if ctx.history_rewritten:
         yield REWRITTEN_HISTORY
-    if not is_risky and not ctx.fil.violated:
+    if own_risk < _LIKELY:
         return
     kind = _kind(ctx)
     if kind == "extractive":
         yield from (LEAKAGE, EXTRACTION)
     elif kind == "manipulative":
         yield from (INJECTION, DIRECT)
-    elif ctx.turn > 1 and by_name.get("context", 0.0) >= _LIKELY:
+    else:  # harm asked for, openly or step by step: what jailbreaks are for
         yield JAILBREAK
     if ctx.views.decoded or ctx.views.disguises:
         yield OBFUSCATION
