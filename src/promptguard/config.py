@@ -162,6 +162,9 @@ class PolicyConfig(_Settings):
     """Mode from which the turn is refused."""
     content_from: str | None = "CRITICAL"
     """Range from which untrusted content is acted on."""
+    definitions_by: Literal["rules", "readers", "nobody"] = "rules"
+    """Who must find a tool or schema poisoned before it is acted on: a rule beside the readers, the
+    readers alone, or nobody. Definitions give orders by their nature."""
     content_action: Literal["strip", "block", "review", "annotate"] = "strip"
     """`strip` replaces the poisoned content by a note and lets the turn go on."""
     lock_after_blocks: int | None = Field(default=None, ge=1)

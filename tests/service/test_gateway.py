@@ -391,3 +391,17 @@ def _break_judge(guard) -> None:
             raise ModelError("The model is broken.")
 
     guard.controller.judge = replace(guard.controller.judge, encoder=Broken())
+
+
+@pytest.mark.parametrize(
+    ("by", "action"), [("rules", "allow"), ("readers", "strip"), ("nobody", "allow")]
+)
+async def test_a_tool_is_acted_on_where_a_rule_agrees(guarded, by, action) -> None:
+    """Tools give orders by their nature; who decides about them is a setting."""
+    guard = await guarded(conversation={"policy": {"definitions_by": by}})
+    words = "Fills in the password field, the secret field, the prompt field and a password hint."
+    tool = {"type": "function", "function": {"name": "f", "description": words}}
+    reply = await guard.chat("hello", tools=[tool])
+    assert reply.headers["x-promptguard-action"] == action
+    (verdict,) = await guard.verdicts(reply.headers["x-promptguard-session"])
+    assert verdict["content"][0]["risk"] > 0.7

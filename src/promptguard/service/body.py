@@ -67,8 +67,9 @@ class Reading:
     def content(self, value: object, place: Place, *, origin: str = "") -> None:
         """Add the text of a field of the body as untrusted content."""
         text = self.prose(value, place)
+        origin = origin or name_of(place)
         self._check_length(text, place)
-        item = ComparableMessage.of(Role.TOOL, text, origin=origin or name_of(place), place=place)
+        item = ComparableMessage.of(Role.TOOL, text, origin=origin, place=place)
         if item.content:
             self.contents.append(item)
 

@@ -24,6 +24,8 @@ SEGMENT_CHARS = 6_000
 MAX_SEGMENTS = 200
 MAX_VIEWS = 4
 BARE_CHARS = 300
+# Origins of what describes tools and forms of answers.
+DEFINITIONS = ("tools[", "functions[", "response_format", "text.format")
 _ORDERS = frozenset({"FIL-05", "FIL-05a", "FIL-05b"})
 
 
@@ -63,11 +65,19 @@ class ContentJudge:
             index=index,
             origin=origin,
             risk=risk,
-            action=content_action(mode_for(risk, self.weights.modes), self.policy),
+            action=self._action(origin, risk, rules),
             reason=_reason(reading, rules, views),
             start=offset + (reading.start if reading else 0),
             end=offset + (reading.end if reading else len(text)),
         )
+
+    def _action(self, origin: str, risk: float, rules: FilReading) -> Action:
+        by = self.policy.definitions_by
+        is_found = by == "readers" or (by == "rules" and bool(_ORDERS & set(rules.violated)))
+        # Bare, an innocent tool's "Send an email." reads like an order that is not the user's.
+        if origin.startswith(DEFINITIONS) and not is_found:
+            return Action.ALLOW
+        return content_action(mode_for(risk, self.weights.modes), self.policy)
 
     def _read(self, views: TextViews, task: str) -> DocumentReading | None:
         """Return the reading of the riskiest view; in doubt the thorough reader is asked."""

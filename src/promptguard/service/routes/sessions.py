@@ -58,6 +58,7 @@ class PolicyBody(_Body):
     review_from: Start | None = None
     block_from: Start | None = "CRITICAL"
     content_from: Start | None = "CRITICAL"
+    definitions_by: Literal["rules", "readers", "nobody"] = "rules"
     content_action: Literal["strip", "block", "review", "annotate"] = "strip"
     lock_after_blocks: int | None = Field(default=None, ge=1)
     lock_on_hard: bool = False
