@@ -17,7 +17,11 @@ from promptguard.stores.language import language_of
 from promptguard.verdict import Action, Verdict
 
 _SEARCHED_CHARS = 4000
-_REASON_CHARS = 300
+# What an index row holds is bounded in PostgreSQL.
+_REASON_CHARS = 150
+_NAME_CHARS = 40
+_MOST_TAGS = 10
+_TAG_CHARS = 20
 _SCORE = re.compile(r"\s+\d+\.\d+\b")
 _COUNT = re.compile(r"(?<![\w.-])\d+\b")
 TURN_COLUMNS = (
@@ -133,7 +137,7 @@ def turn_of(values: Sequence[Any]) -> StoredTurn:
 def key_name(session_id: str) -> str:
     """Return the name of the API key that a session id begins with; empty where it has none."""
     name, colon, _ = session_id.partition(":")
-    return name if colon and not is_demo(session_id) else ""
+    return name[:_NAME_CHARS] if colon and not is_demo(session_id) else ""
 
 
 def text_of(raw: bytes | None) -> str | None:
@@ -169,9 +173,9 @@ def _turn(
         second=int(entry.timestamp),
         action=verdict.action,
         turn_risk=verdict.turn_risk,
-        signal=strongest.signal if strongest else "content" if poisoned else "",
+        signal=(strongest.signal if strongest else "content" if poisoned else "")[:_NAME_CHARS],
         reason=_without_numbers(_printable(reason[:_REASON_CHARS])),
-        tags=verdict.tags,
+        tags=tuple(tag[:_TAG_CHARS] for tag in verdict.tags[:_MOST_TAGS]),
         language=language_of(text),
         key=key_name(key.session_id),
         latency_ms=verdict.latency_ms,
