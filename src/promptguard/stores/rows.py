@@ -14,7 +14,7 @@ from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.queries import StoredTurn, is_demo
 from promptguard.state import TranscriptEntry
 from promptguard.stores.language import language_of
-from promptguard.verdict import Action, Verdict
+from promptguard.verdict import Action, Span, Verdict
 
 _SEARCHED_CHARS = 4000
 # What an index row holds is bounded in PostgreSQL.
@@ -70,21 +70,17 @@ def turns_of(key: SessionKey, entries: Sequence[TranscriptEntry]) -> tuple[Store
     newest = {entry.position: entry for entry in entries}
     turns = {}
     for entry in newest.values():
-        verdict = stored_verdict(entry)
+        verdict = _verdict(entry.verdict)
         if verdict is not None:
             texts = [e.content for e in newest.values() if e.turn == entry.turn and e.content]
             turns[entry.turn] = _turn(key, entry, verdict, texts)
     return tuple(turns.values())
 
 
-def stored_verdict(entry: TranscriptEntry) -> Verdict | None:
-    """Return the verdict of an entry; None where it has none that this version reads."""
-    if not entry.verdict:
-        return None
-    try:
-        return Verdict.from_json(_printable(entry.verdict))
-    except DataError:
-        return None
+def spans_in(verdict: str | None) -> tuple[Span, ...]:
+    """Return the words that a stored verdict points at."""
+    found = _verdict(verdict or "")
+    return () if found is None else found.spans
 
 
 def turn_values(turn: StoredTurn) -> tuple[object, ...]:
@@ -156,6 +152,16 @@ def label_of(text: str) -> SessionLabel:
         return SessionLabel(**json.loads(text))
     except (TypeError, ValueError):
         raise DataError("A stored label does not have the expected form.") from None
+
+
+def _verdict(text: str) -> Verdict | None:
+    """Return a stored verdict; None where there is none that this version reads."""
+    if not text:
+        return None
+    try:
+        return Verdict.from_json(_printable(text))
+    except DataError:
+        return None
 
 
 def _turn(
