@@ -49,6 +49,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.forward
 	$(BIN)/python -m benchmarks.linear_time
+	$(BIN)/python -m benchmarks.store_queries --sessions 20000
 
 fuzz: $(READY)
 	nice $(BIN)/python -m fuzz.run --cases $(CASES)

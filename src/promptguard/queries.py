@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from promptguard.state import SessionState
-from promptguard.verdict import Action
+from promptguard.verdict import Action, Span
 
 DEMO_PREFIX = "demo:"
 # Turns at least this severe were interfered with; the partial index of the stores says the same.
@@ -167,10 +167,11 @@ class TurnQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """A turn in a list, with its text where kept."""
+    """A turn in a list, with its text where kept and the words of it that mattered."""
 
     turn: StoredTurn
     text: str | None = None
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

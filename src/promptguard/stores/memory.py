@@ -25,8 +25,9 @@ from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores.checks import check_key, check_save, closed, conflict, key_of
 from promptguard.stores.feed import ChangeFeed
 from promptguard.stores.redaction import without_old_text
-from promptguard.stores.rows import key_name, turns_of
+from promptguard.stores.rows import key_name, spans_in, turns_of
 from promptguard.stores.statements import overview_of_turns, precision_of, words_of
+from promptguard.verdict import Span
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +44,9 @@ class _Session:
     def text(self, turn: StoredTurn | None) -> str | None:
         entry = None if turn is None else self.entries.get(turn.position)
         return None if entry is None else entry.content
+
+    def spans(self, turn: StoredTurn) -> tuple[Span, ...]:
+        return spans_in(self.entries[turn.position].verdict)
 
 
 class MemoryStore:
@@ -96,7 +100,7 @@ class MemoryStore:
     async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
         """Return judged turns, the newest first."""
         fitting = [
-            TurnRow(turn=turn, text=session.text(turn))
+            TurnRow(turn=turn, text=session.text(turn), spans=session.spans(turn))
             for session in self._open_sessions().values()
             for turn in session.turns.values()
             if query.fits(turn)

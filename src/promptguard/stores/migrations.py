@@ -72,18 +72,16 @@ _POSTGRES_1 = (
     "CREATE INDEX guard_labels_session ON guard_labels (tenant, session_id, timestamp)",
 )
 
-# The first index covers the chart over time. The second holds the few turns that were interfered
-# with; SQLite chooses it only where it covers, and PostgreSQL bounds the size of an index row.
+# The first index covers the chart over time. The second covers what the few turns that were
+# interfered with have in common; PostgreSQL bounds an index row, which a session id could exceed.
 _INDEXES_2 = (
     """CREATE INDEX guard_turns_time
         ON guard_turns (tenant, second, is_demo, action, latency_ms)""",
     "CREATE INDEX guard_turns_labelled ON guard_turns (tenant, label) WHERE label <> ''",
 )
-_FLAGGED = "CREATE INDEX guard_turns_flagged ON guard_turns ({}) WHERE severity >= 2"
-_COVERED = (
-    "tenant, second, is_demo, severity, action, signal, reason, tags, language, key_name, "
-    "session_id"
-)
+_FLAGGED = """CREATE INDEX guard_turns_flagged ON guard_turns (
+    tenant, second, is_demo, severity{} action, signal, reason, tags, language, key_name{})
+    WHERE severity >= 2"""
 _SQLITE_2 = (
     *(
         f"ALTER TABLE guard_sessions ADD COLUMN {column}"
@@ -112,7 +110,7 @@ _SQLITE_2 = (
         PRIMARY KEY (tenant, session_id, turn),
         FOREIGN KEY (tenant, session_id) REFERENCES guard_sessions ON DELETE CASCADE)""",
     *_INDEXES_2,
-    _FLAGGED.format(_COVERED),
+    _FLAGGED.format(",", ", session_id"),
 )
 _POSTGRES_2 = (
     """ALTER TABLE guard_sessions
@@ -139,7 +137,7 @@ _POSTGRES_2 = (
         PRIMARY KEY (tenant, session_id, turn),
         FOREIGN KEY (tenant, session_id) REFERENCES guard_sessions ON DELETE CASCADE)""",
     *_INDEXES_2,
-    _FLAGGED.format("tenant, second"),
+    _FLAGGED.format(") INCLUDE (", ""),
 )
 
 MIGRATIONS = (

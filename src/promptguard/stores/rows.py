@@ -14,10 +14,14 @@ from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.queries import StoredTurn, is_demo
 from promptguard.state import TranscriptEntry
 from promptguard.stores.language import language_of
-from promptguard.verdict import Action, Verdict
+from promptguard.verdict import Action, Span, Verdict
 
 _SEARCHED_CHARS = 4000
-_REASON_CHARS = 300
+# What an index row holds is bounded in PostgreSQL.
+_REASON_CHARS = 150
+_NAME_CHARS = 40
+_MOST_TAGS = 10
+_TAG_CHARS = 20
 _SCORE = re.compile(r"\s+\d+\.\d+\b")
 _COUNT = re.compile(r"(?<![\w.-])\d+\b")
 TURN_COLUMNS = (
@@ -66,21 +70,17 @@ def turns_of(key: SessionKey, entries: Sequence[TranscriptEntry]) -> tuple[Store
     newest = {entry.position: entry for entry in entries}
     turns = {}
     for entry in newest.values():
-        verdict = stored_verdict(entry)
+        verdict = _verdict(entry.verdict)
         if verdict is not None:
             texts = [e.content for e in newest.values() if e.turn == entry.turn and e.content]
             turns[entry.turn] = _turn(key, entry, verdict, texts)
     return tuple(turns.values())
 
 
-def stored_verdict(entry: TranscriptEntry) -> Verdict | None:
-    """Return the verdict of an entry; None where it has none that this version reads."""
-    if not entry.verdict:
-        return None
-    try:
-        return Verdict.from_json(_printable(entry.verdict))
-    except DataError:
-        return None
+def spans_in(verdict: str | None) -> tuple[Span, ...]:
+    """Return the words that a stored verdict points at."""
+    found = _verdict(verdict or "")
+    return () if found is None else found.spans
 
 
 def turn_values(turn: StoredTurn) -> tuple[object, ...]:
@@ -133,7 +133,7 @@ def turn_of(values: Sequence[Any]) -> StoredTurn:
 def key_name(session_id: str) -> str:
     """Return the name of the API key that a session id begins with; empty where it has none."""
     name, colon, _ = session_id.partition(":")
-    return name if colon and not is_demo(session_id) else ""
+    return name[:_NAME_CHARS] if colon and not is_demo(session_id) else ""
 
 
 def text_of(raw: bytes | None) -> str | None:
@@ -154,6 +154,16 @@ def label_of(text: str) -> SessionLabel:
         raise DataError("A stored label does not have the expected form.") from None
 
 
+def _verdict(text: str) -> Verdict | None:
+    """Return a stored verdict; None where there is none that this version reads."""
+    if not text:
+        return None
+    try:
+        return Verdict.from_json(_printable(text))
+    except DataError:
+        return None
+
+
 def _turn(
     key: SessionKey, entry: TranscriptEntry, verdict: Verdict, texts: Sequence[str]
 ) -> StoredTurn:
@@ -169,9 +179,9 @@ def _turn(
         second=int(entry.timestamp),
         action=verdict.action,
         turn_risk=verdict.turn_risk,
-        signal=strongest.signal if strongest else "content" if poisoned else "",
+        signal=(strongest.signal if strongest else "content" if poisoned else "")[:_NAME_CHARS],
         reason=_without_numbers(_printable(reason[:_REASON_CHARS])),
-        tags=verdict.tags,
+        tags=tuple(tag[:_TAG_CHARS] for tag in verdict.tags[:_MOST_TAGS]),
         language=language_of(text),
         key=key_name(key.session_id),
         latency_ms=verdict.latency_ms,

@@ -27,7 +27,7 @@ from promptguard.queries import (
     TurnRow,
 )
 from promptguard.state import SessionState
-from promptguard.stores.rows import TURN_COLUMNS, text_of, turn_of, turn_values
+from promptguard.stores.rows import TURN_COLUMNS, spans_in, text_of, turn_of, turn_values
 from promptguard.verdict import Action
 
 Rows = Sequence[Sequence[Any]]
@@ -130,7 +130,7 @@ def turns(query: TurnQuery) -> Statement:
         found.values["min_risk"] = query.min_risk
     turn = ", ".join(f"t.{column}" for column in TURN_COLUMNS.split(", "))
     return Statement(
-        sql=f"""SELECT e.content, {turn} FROM guard_turns t
+        sql=f"""SELECT e.content, e.verdict, {turn} FROM guard_turns t
         LEFT JOIN guard_entries e ON e.tenant = t.tenant AND e.session_id = t.session_id
             AND e.position = t.position
         WHERE {found.where}
@@ -142,8 +142,8 @@ def turns(query: TurnQuery) -> Statement:
 
 def turn_row(row: Sequence[Any]) -> TurnRow:
     """Return a row of `turns`."""
-    content, *turn = row
-    return TurnRow(turn=turn_of(turn), text=text_of(content))
+    content, verdict, *turn = row
+    return TurnRow(turn=turn_of(turn), text=text_of(content), spans=spans_in(text_of(verdict)))
 
 
 def precision(tenant: str | None) -> Statement:
