@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         ProviderError,
         StoreError,
     )
+    from promptguard.evaluation import PromptGuard
     from promptguard.evaluators.metrics import ReciprocityMetrics
-    from promptguard.guard import PromptGuard
     from promptguard.rubrics.contradiction import judge_contradiction, rubric
 
 _HOMES = {
@@ -45,7 +45,7 @@ _HOMES = {
     "Message": "conversation",
     "ModelError": "errors",
     "Neutrosophic": "core.neutrosophic",
-    "PromptGuard": "guard",
+    "PromptGuard": "evaluation",
     "PromptGuardConfig": "config",
     "PromptGuardError": "errors",
     "PromptInput": "core.prompt",

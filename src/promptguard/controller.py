@@ -24,7 +24,7 @@ from promptguard.errors import (
     StoreError,
     VersionConflict,
 )
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.protocols import (
     ClientHints,
     Provider,

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from promptguard.config import Settings
 from promptguard.controller import Controller
 from promptguard.errors import PromptGuardError, StoreError
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.providers import Endpoint, open_endpoint
 from promptguard.service.auth import Authenticator, check_host
 from promptguard.service.errors import api_error_of, error_response, invalid_fields

@@ -22,11 +22,11 @@ from promptguard.core.decision import Decision
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.core.prompt import PromptInput
 from promptguard.errors import ConfigError, EvaluationError, InputError
+from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.llm import LlmJudge
 from promptguard.evaluators.metrics import metrics_as_json
 from promptguard.evaluators.prompts import trial_cases
 from promptguard.evaluators.recorded import RecordedJudge, content_hash
-from promptguard.guard import PromptGuard
 from promptguard.protocols import LayerJudgement
 from promptguard.usage import Usage
 
