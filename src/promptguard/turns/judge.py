@@ -109,7 +109,7 @@ class TurnJudge:
         if self._is_in_doubt(ctx, scores):
             ctx = self._deepened(ctx, turn)
             scores = self._scores(ctx)
-        findings = self.contents.judge(turn.contents, turn.text)
+        findings = self.contents.judge(turn.contents, task_of(state, turn))
         return self._decided(ctx, turn, scores, findings)
 
     def reconsider(
@@ -351,6 +351,12 @@ def _with_contents(
 def system_of(state: SessionState, turn: TurnInput) -> str:
     """Return what the readers see of the application's prompt: this turn's, else the last given."""
     return focused(turn.system) if turn.system else state.system
+
+
+def task_of(state: SessionState, turn: TurnInput) -> str:
+    """Return what the user asked for: in an agent's loop, contents come after the words."""
+    asked = (record.excerpt for record in reversed(state.recent) if record.excerpt)
+    return turn.text or next(asked, "")
 
 
 def said_before(state: SessionState) -> list[Message]:
