@@ -64,8 +64,11 @@ def text_of(content: object, *, where: str = "content") -> str:
             elif isinstance(part, Mapping):
                 text = part.get("text", "")
                 parts.append(text if isinstance(text, str) else "")
-            else:
+            elif part is None or isinstance(part, (int, float, bytes)):
                 raise InputError(f"{where} holds a part that is neither text nor an object.")
+            else:
+                text = getattr(part, "text", "")
+                parts.append(text if isinstance(text, str) else "")
         return "\n".join(part for part in parts if part)
     raise InputError(f"{where} must be a string or a list of parts.")
 
