@@ -105,8 +105,9 @@ class TurnJudge:
     ) -> tuple[Verdict, SessionState]:
         """Return the verdict on one more turn, and the state with that turn recorded."""
         ctx = self.context_of(state, turn, now=max(now, state.updated))
-        scores = self._scores(ctx)
-        if self._is_in_doubt(ctx, scores):
+        # A turn of an agent's loop brings contents and no words: the user did nothing in it.
+        scores = self._scores(ctx) if turn.text.strip() or not turn.contents else ()
+        if scores and self._is_in_doubt(ctx, scores):
             ctx = self._deepened(ctx, turn)
             scores = self._scores(ctx)
         findings = self.contents.judge(turn.contents, task_of(state, turn))
