@@ -112,6 +112,8 @@ async def test_two_users_do_not_share_a_session() -> None:
         await Runner.run(agent, ATTACK, context={"user": "one"})
     done = await Runner.run(agent, HARMLESS, context={"user": "two"})
     assert done.final_output == "It is sunny."
-    one, two = [await rails.guard.judge("How do I bake bread?", session_id=name) for name in ("one", "two")]
+    one, two = [
+        await rails.guard.judge("How do I bake bread?", session_id=name) for name in ("one", "two")
+    ]
     assert one.state.profile.blocked == 1
     assert two.state.profile.blocked == 0

@@ -69,5 +69,7 @@ async def test_two_conversations_do_not_share_a_session() -> None:
     await agent.run(ATTACK, conversation_id="one")
     done = await agent.run(HARMLESS, conversation_id="two")
     assert done.output == "Sunny."
-    one, two = [await capability.guard.judge("How do I bake bread?", name) for name in ("one", "two")]
+    one, two = [
+        await capability.guard.judge("How do I bake bread?", name) for name in ("one", "two")
+    ]
     assert (one.state.profile.blocked, two.state.profile.blocked) == (1, 0)
