@@ -23,7 +23,7 @@ class ScriptedModel(BaseChatModel):
     """Answers in order, and keeps what it was sent."""
 
     answers: list[Any]
-    seen: list[list[BaseMessage]] = []
+    seen: list[list[BaseMessage]]
 
     @property
     def _llm_type(self) -> str:

@@ -39,8 +39,8 @@ class ScriptedModel(Model):
         self.answers = list(answers)
         self.seen: list[Any] = []
 
-    async def get_response(self, system_instructions: Any, input: Any, **_: Any) -> ModelResponse:
-        self.seen.append(input)
+    async def get_response(self, **call: Any) -> ModelResponse:
+        self.seen.append(call["input"])
         return ModelResponse(output=[self.answers.pop(0)], usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:

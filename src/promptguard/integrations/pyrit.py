@@ -23,7 +23,7 @@ class _GuardScorer(MessageTrueFalseScorer):
     """Scores one piece of text by the guard; subclasses say which question is asked."""
 
     def __init__(
-        self, config: ControllerConfig | None = None, *, guard: AsyncGuard | None = None
+        self, *, config: ControllerConfig | None = None, guard: AsyncGuard | None = None
     ) -> None:
         self.guard = guard or AsyncGuard(config)
         super().__init__(validator=ScorerPromptValidator(supported_data_types=["text"]))
