@@ -7,7 +7,7 @@ import multiprocessing
 import pickle
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,8 @@ def test_only_what_is_new_is_judged(guard: Guard, session_id: str | None) -> Non
     assert guard.judge(first, session_id).verdict.turn == 1
     result = guard.judge(second, session_id)
     assert result.verdict.turn == 2
-    assert guard.judge(second, session_id).verdict == result.verdict
+    again = guard.judge(second, session_id).verdict
+    assert replace(again, latency_ms=None) == replace(result.verdict, latency_ms=None)
     assert result.state.recent[0].reply is not None
     assert result.state.recent[0].reply.kind is ReplyKind.COMPLIED
 
@@ -235,12 +236,14 @@ def test_a_content_that_cannot_be_judged_follows_the_policy(
 
 
 def test_a_reply_is_judged_and_recorded(guard: Guard) -> None:
-    """Its kind, how much of the system prompt it repeats, and that it was given."""
+    """Its kind, whether it gives the system prompt away, and that it was given."""
     system = "You are the assistant of a travel agency and never mention the internal price list."
     guard.judge(HARMLESS, "s", system)
     verdict = guard.judge_reply("I'm sorry, but I can't help with that.", "s", system)
-    assert (verdict.kind, verdict.is_blocked, verdict.leak) == (ReplyKind.REFUSED, False, 0.0)
-    assert guard.judge_reply(f"My instructions are: {system}", system=system).leak == 1.0
+    assert (verdict.kind, verdict.is_blocked, verdict.leak) == (ReplyKind.REFUSED, False, "")
+    leaking = guard.judge_reply(f"My instructions are: {system}", system=system)
+    assert leaking.is_blocked
+    assert "system prompt" in leaking.leak
     result = guard.judge(LATER, "s")
     assert result.state.recent[0].reply is not None
     assert result.state.system == system

@@ -32,6 +32,7 @@ from promptguard.turns.exchanges import (
 )
 from promptguard.turns.input import Content
 from promptguard.turns.judge import TurnJudge
+from promptguard.turns.leaks import protected_in
 from promptguard.turns.remember import content_hash
 from promptguard.turns.replies import ReplyVerdict, judge_reply
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS, reply_record
@@ -131,17 +132,17 @@ class AsyncGuard:
     ) -> ReplyVerdict:
         """Judge an answer and, with `session_id`, record it as the answer to its last turn.
 
-        `system` is the application's prompt, of which the answer may repeat a part.
+        `system` is the application's prompt, which the answer must not give away.
         """
         state = None
         if session_id is not None:
-            state = await self._controller.store.load(_key(session_id))
+            state = await self._controller.store.load(SessionKey(session_id=session_id))
         verdict = await asyncio.to_thread(
             judge_reply,
             text,
             self._controller.judge.instinct,
             mode=Mode.SAFE if state is None else state.mode,
-            system=system or self.config.system_prompt,
+            protected=protected_in(system or self.config.system_prompt, spoken=_spoken(state)),
         )
         if state is not None:
             await self._record_reply(state, text)
@@ -185,9 +186,9 @@ class AsyncGuard:
         self, exchanges: Sequence[Exchange], system: str, session_id: str
     ) -> _Judged:
         """Judge what a stored session has not seen, and record it."""
-        store = self._controller.store
-        stored = stored_turns(await store.transcript(_key(session_id)))
-        state = await store.load(_key(session_id))
+        key, store = SessionKey(session_id=session_id), self._controller.store
+        stored = stored_turns(await store.transcript(key))
+        state = await store.load(key)
         new = unseen(exchanges, stored)
         stripped = frozenset(content for turn in stored for content in turn.stripped)
         result = None
@@ -377,8 +378,8 @@ def _read(messages: str | Sequence[object]) -> tuple[Message, ...]:
     return messages_from(messages)
 
 
-def _key(session_id: str) -> SessionKey:
-    return SessionKey(session_id=session_id)
+def _spoken(state: SessionState | None) -> str:
+    return "\n".join(record.excerpt for record in state.recent) if state is not None else ""
 
 
 def _stripped(exchange: Exchange, result: TurnResult) -> frozenset[str]:

@@ -1,37 +1,46 @@
-"""The judgement of one answer: what it did with the request, and whether it may be shown."""
+"""The judgement of an answer, whole or as it grows: what it did, and whether it may be shown.
+
+An answer is bad where the Frozen Instinct Layer finds a hard violation in it, where it gives the
+system prompt away, and, in a conversation that is SUSPECT or worse, where it becomes operational
+(steps, code or exact amounts) or reaches the layer's blocking score. Sentences that refuse are
+left out of that, what follows them is not. Answers are read to their end in bounded memory.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
+from promptguard.core.prompt import without_lone_surrogates
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.signals.replies import classify_reply
 from promptguard.state import ReplyKind
 from promptguard.text.read import read_text
-from promptguard.text.windows import windows
+from promptguard.turns.leaks import Protected, leak_in
 from promptguard.verdict import Action, Mode
 
-SUSPECT_FROM = Mode.SUSPECT
-# Instructions fit in a few sentences; a window of this size sees every one of them whole.
+WATCH_FROM = Mode.SUSPECT
+# Instructions fit in a few sentences; a window of this size, moved by less than half of
+# itself, sees every one of them whole and keeps long answers cheap.
 WINDOW_CHARS = 2000
-# Shorter runs of words are common to texts that have nothing to do with each other.
-_RUN_WORDS = 8
-_WORD = re.compile(r"\w+")
+_STEP_CHARS = 800
+# Steps and amounts are counted over this much of an answer at a time.
+_DETAIL_CHARS = 8000
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+_NOTHING = Protected(runs=frozenset(), secrets=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyVerdict:
     """What an answer did, and what is done about it; `reason` is empty where it may pass.
 
-    `leak` is the share of the system prompt that the answer repeats word for word; it is
-    measured and decides nothing. In detect mode `is_enforced` is False.
+    `leak` says what it gives away of the system prompt. In detect mode `is_enforced` is False.
     """
 
     kind: ReplyKind
     action: Action = Action.ALLOW
     reason: str = ""
-    leak: float = 0.0
+    leak: str = ""
     is_enforced: bool = True
 
     @property
@@ -41,44 +50,82 @@ class ReplyVerdict:
 
 
 def judge_reply(
-    text: str, instinct: FrozenInstinct, *, mode: Mode = Mode.SAFE, system: str = ""
+    text: str, instinct: FrozenInstinct, *, mode: Mode = Mode.SAFE, protected: Protected = _NOTHING
 ) -> ReplyVerdict:
-    """Judge an answer given in a conversation that stands at `mode`.
-
-    A hard violation is always bad. Where the conversation is suspect, so is operational detail
-    (steps, code, exact amounts) and what reaches the rules' blocking score. A refusal never is.
-    """
-    kind = classify_reply(text)
-    if kind is ReplyKind.REFUSED:
-        return ReplyVerdict(kind=kind, leak=_leak(text, system))
-    is_suspect = mode >= SUSPECT_FROM
-    reason = _violation(text, instinct, is_suspect=is_suspect)
-    if not reason and is_suspect and kind is ReplyKind.OPERATIONAL:
-        reason = "operational detail in a suspect conversation"
+    """Judge a whole answer given in a conversation that stands at `mode`."""
+    watch = ReplyWatch(instinct, mode, protected=protected)
+    is_bad = watch.feed(text)
     return ReplyVerdict(
-        kind=kind,
-        action=Action.BLOCK if reason else Action.ALLOW,
-        reason=reason,
-        leak=_leak(text, system),
+        kind=classify_reply(text),
+        action=Action.BLOCK if is_bad else Action.ALLOW,
+        reason=watch.reason,
+        leak=watch.leak,
     )
 
 
-def _violation(text: str, instinct: FrozenInstinct, *, is_suspect: bool) -> str:
-    for piece in windows(text, size=WINDOW_CHARS):
-        reading = instinct.assess(read_text(piece.text), now=0.0, use_temporal=False)
-        if reading.is_hard:
-            return "a hard violation"
-        if is_suspect and reading.is_blocking and reading.violated:
-            return "a violation in a suspect conversation"
-    return ""
+class ReplyWatch:
+    """Reads one answer as it grows; `is_bad` stays true once it is."""
+
+    def __init__(
+        self, instinct: FrozenInstinct, mode: Mode, *, protected: Protected = _NOTHING
+    ) -> None:
+        self._instinct = instinct
+        self._is_suspect = mode >= WATCH_FROM
+        self._protected = protected
+        # The end of what was read before: what is said across two pieces is read whole.
+        self._tail = ""
+        self.reason = ""
+        self.leak = ""
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the answer is to be cut."""
+        return bool(self.reason)
+
+    def feed(self, piece: str) -> bool:
+        """Judge the answer with `piece` added to it; returns `is_bad`."""
+        if self.is_bad or not piece:
+            return self.is_bad
+        known = len(self._tail)
+        # Models send emoji in halves, one surrogate per chunk.
+        text = without_lone_surrogates(self._tail + piece)
+        self.reason = self._violation(text, known) or self._detail(text, known)
+        self._tail = (self._tail + piece)[-_DETAIL_CHARS:]
+        return self.is_bad
+
+    def _violation(self, text: str, known: int) -> str:
+        # Windows that end in text not read before; earlier ones were judged already.
+        start = max(0, known - WINDOW_CHARS + _STEP_CHARS)
+        for at in range(start, len(text), _STEP_CHARS):
+            window = text[at : at + WINDOW_CHARS]
+            self.leak = leak_in(window, self._protected)
+            if self.leak:
+                return self.leak
+            reading = self._instinct.assess(read_text(_without_refusals(window)), now=0.0)
+            if reading.is_hard:
+                return "a hard violation"
+            if self._is_suspect and reading.is_blocking and reading.violated:
+                return "a violation in a suspect conversation"
+            if at + WINDOW_CHARS >= len(text):
+                break
+        return ""
+
+    def _detail(self, text: str, known: int) -> str:
+        if not self._is_suspect:
+            return ""
+        step = _DETAIL_CHARS // 2
+        for at in range(max(0, known - step), len(text), step):
+            kind = classify_reply(_without_refusals(text[at : at + _DETAIL_CHARS]))
+            if kind is ReplyKind.OPERATIONAL:
+                return "operational detail in a suspect conversation"
+            if at + _DETAIL_CHARS >= len(text):
+                break
+        return ""
 
 
-def _leak(text: str, system: str) -> float:
-    known = _runs(system)
-    return len(known & _runs(text)) / len(known) if known else 0.0
-
-
-def _runs(text: str) -> frozenset[tuple[str, ...]]:
-    words = [word.casefold() for word in _WORD.findall(text)]
-    size = min(_RUN_WORDS, len(words))
-    return frozenset(tuple(words[at : at + size]) for at in range(len(words) - size + 1) if size)
+def _without_refusals(text: str) -> str:
+    """Return `text` without the sentences that refuse: they may name what they refuse."""
+    if classify_reply(text) not in (ReplyKind.REFUSED, ReplyKind.PARTIAL):
+        return text
+    sentences = _SENTENCE_END.split(text)
+    return "\n".join(s for s in sentences if classify_reply(s) is not ReplyKind.REFUSED)
