@@ -10,7 +10,7 @@ from pathlib import Path
 import promptguard
 
 PLUGIN = "promptguard.integrations.pytest_plugin"
-TESTS = '''
+TESTS = """
 import pytest
 
 def test_harmless(promptguard):
@@ -27,7 +27,7 @@ def test_sessions_are_not_shared(promptguard):
 def test_marker(promptguard):
     assert promptguard.config.preset == "strict"
     assert promptguard.config.mode == "detect"
-'''
+"""
 
 
 def run_in(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
