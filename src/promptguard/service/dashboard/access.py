@@ -277,7 +277,7 @@ async def not_found(request: Request, _: Exception) -> Response:
 
 def error_page(request: Request, title: str, text: str, status: int) -> HTMLResponse:
     """Return a page that says what is wrong and leads back."""
-    html = render("frame", "error", base_of(request), version("promptguard"), title, text)
+    html = render("frame", "error", base_of(request), __version__, title, text)
     return HTMLResponse(html, status_code=status, headers={"cache-control": "no-store"})
 
 
