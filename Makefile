@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 CASES ?= 200000
 DATA ?= ../shared/data
 
-.PHONY: run test check fmt bench fuzz validate e2e docs lock sbom licences audit clean
+.PHONY: run test check fmt bench fuzz validate e2e integrations docs lock sbom licences audit clean
 
 $(RUNNABLE): requirements/run.txt pyproject.toml
 	@echo "Setting up $(VENV) with what the service needs (once; a minute after the download)."
@@ -62,6 +62,20 @@ validate: $(READY)
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e -m e2e -rs
 
+# The frameworks need environments of their own: some pin what others need newer.
+FRAMEWORKS := integrations integrations-litellm integrations-pyrit
+integrations: $(FRAMEWORKS:%=$(VENV)-%/.ready)
+	for name in $(FRAMEWORKS); do PYTHONPATH=src $(VENV)-$$name/bin/python -m pytest -rs \
+	  --confcutdir=tests/integrations tests/integrations || exit 1; done
+	PYTHONPATH=src $(VENV)-integrations/bin/python -m pytest --confcutdir=tests/integrations \
+	  tests/test_readme.py
+	node --test packages/vercel-ai/test/
+
+$(VENV)-%/.ready: requirements/%.txt
+	test -x $(VENV)-$*/bin/python || $(PYTHON) -m venv $(VENV)-$*
+	$(VENV)-$*/bin/python -m pip install --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
 # Writes the generated pages, then builds the site into site/; nothing is fetched.
 docs: $(READY)
 	$(BIN)/python -m docs.settings_page
@@ -77,6 +91,8 @@ lock: $(READY)
 	  pyproject.toml requirements/run.in
 	$(COMPILE) --extra service --extra postgres -c requirements/dev.txt -o requirements/image.txt \
 	  pyproject.toml requirements/run.in
+	for name in $(FRAMEWORKS); do \
+	  $(COMPILE) -o requirements/$$name.txt pyproject.toml requirements/$$name.in || exit 1; done
 
 # What is in the image, as CycloneDX JSON.
 sbom: $(READY)
@@ -92,4 +108,4 @@ audit: $(READY)
 	$(BIN)/pip-audit --require-hashes --disable-pip -r requirements/image.txt
 
 clean:
-	rm -rf $(VENV) build dist site artifacts .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS:%=$(VENV)-%) build dist site artifacts .mypy_cache .ruff_cache .hypothesis

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from promptguard.config import ControllerConfig
 from promptguard.errors import PromptGuardError
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.records import Record, read_records
 from promptguard.scenarios import Scenario, shipped_scenarios
 from promptguard.turns.input import Content, Step, TurnInput, steps_of

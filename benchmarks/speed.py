@@ -18,7 +18,7 @@ from benchmarks.talk import MESSAGES, REPLIES
 from promptguard.config import ControllerConfig, PromptGuardConfig
 from promptguard.conversation import Message
 from promptguard.core.neutrosophic import Neutrosophic
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.model.reading import ContextReading, DocumentReading, MessageReading
 from promptguard.protocols import Encoder, LayerJudgement, LayerTask
 from promptguard.state import SessionState

@@ -24,7 +24,7 @@ from benchmarks.servers import running_upstream
 from promptguard.batch.verdict_lines import line_of, open_judge
 from promptguard.config import ControllerConfig, ServiceConfig, Settings
 from promptguard.conversation import Message, Role
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.records import Record
 from promptguard.service.app import Service, open_parts
 

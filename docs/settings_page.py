@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -19,10 +19,15 @@ _HEAD = """# Configuration
 
 <!-- Generated from src/promptguard/config.py by `python -m docs.settings_page`; do not edit. -->
 
-Settings come from a YAML file: the one given with `--config`, else the one that the environment
-variable `PROMPTGUARD_CONFIG` names, else the defaults below. `${NAME}` in a value is replaced from
-the environment; a name that is not set is an error. Unknown settings are errors too. In Python the
-same settings are arguments: `PromptGuardConfig(models=["ollama/llama3.2"])`.
+Settings come from the first of: the YAML file given with `--config`, the one that the environment
+variable `PROMPTGUARD_CONFIG` names, `promptguard.yaml` in the working folder, the table
+`[tool.promptguard]` in its `pyproject.toml`, the defaults below. Over them go variables of the form
+`PROMPTGUARD_SECTION__NAME`, with a value as YAML writes it: `PROMPTGUARD_SERVICE__PORT=9000`,
+`PROMPTGUARD_CONVERSATION__POLICY__BLOCK_FROM=UNSAFE`. `${NAME}` in a value is replaced from the
+environment; a name that is not set is an error. Unknown settings are errors too, and errors name
+file or variable, section and setting. In Python the same settings are arguments:
+`PromptGuardConfig(models=["ollama/llama3.2"])`; `Guard.from_settings()` reads them as the command
+line does.
 `conversation.evaluation` and `conversation.endpoint` take what `evaluation` and
 `evaluation.endpoint` take.
 
@@ -92,7 +97,7 @@ def _kind(kind: Any) -> str:
         )
     if origin is Literal:
         return ", ".join(f"`{item}`" for item in inner)
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         return f"list of {_kind(inner[0])}"
     if origin is dict:
         return f"mapping of {_kind(inner[0])} to {_kind(inner[1])}"

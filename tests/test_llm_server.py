@@ -4,7 +4,7 @@ import pytest
 from llm_server import LlmServer, llm_server  # noqa: F401  a fixture
 
 from promptguard.config import CacheConfig, EndpointConfig, PromptGuardConfig
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 
 pytestmark = pytest.mark.llm
 

@@ -28,7 +28,7 @@ def test_every_public_name_can_be_loaded(name: str) -> None:
 
 def test_all_is_sorted_and_complete() -> None:
     """The list and the table of homes are the same."""
-    assert promptguard.__all__ == sorted(promptguard._HOMES)
+    assert promptguard.__all__ == sorted([*promptguard._HOMES, "__version__"])
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

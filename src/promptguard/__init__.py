@@ -16,12 +16,14 @@ if TYPE_CHECKING:
         Settings,
         load_settings,
     )
-    from promptguard.controller import Controller
+    from promptguard.controller import Controller, TurnResult
     from promptguard.conversation import Message, Role
     from promptguard.core.decision import Decision
     from promptguard.core.neutrosophic import Neutrosophic
     from promptguard.core.prompt import PromptInput
+    from promptguard.corpus import ConversationVerdict
     from promptguard.errors import (
+        Blocked,
         ConfigError,
         EvaluationError,
         InputError,
@@ -30,44 +32,68 @@ if TYPE_CHECKING:
         ProviderError,
         StoreError,
     )
+    from promptguard.evaluation import PromptGuard
     from promptguard.evaluators.metrics import ReciprocityMetrics
-    from promptguard.guard import PromptGuard
+    from promptguard.guard import AsyncGuard, Guard
     from promptguard.rubrics.contradiction import judge_contradiction, rubric
+    from promptguard.turns.exchanges import without_withheld
+    from promptguard.turns.replies import ReplyVerdict
+    from promptguard.verdict import Action, ContentFinding, Mode, Verdict
+
+__version__ = "0.4.0"
 
 _HOMES = {
+    "Action": "verdict",
+    "AsyncGuard": "guard",
+    "Blocked": "errors",
     "ConfigError": "errors",
+    "ContentFinding": "verdict",
     "Controller": "controller",
     "ControllerConfig": "config",
+    "ConversationVerdict": "corpus",
     "Decision": "core.decision",
     "EvaluationError": "errors",
     "EvaluationMode": "config",
+    "Guard": "guard",
     "InputError": "errors",
     "Message": "conversation",
+    "Mode": "verdict",
     "ModelError": "errors",
     "Neutrosophic": "core.neutrosophic",
-    "PromptGuard": "guard",
+    "PromptGuard": "evaluation",
     "PromptGuardConfig": "config",
     "PromptGuardError": "errors",
     "PromptInput": "core.prompt",
     "ProviderError": "errors",
     "ReciprocityMetrics": "evaluators.metrics",
+    "ReplyVerdict": "turns.replies",
     "Role": "conversation",
     "Settings": "config",
     "StoreError": "errors",
+    "TurnResult": "controller",
+    "Verdict": "verdict",
     "judge_contradiction": "rubrics.contradiction",
     "load_settings": "config",
     "rubric": "rubrics.contradiction",
+    "without_withheld": "turns.exchanges",
 }
 
 __all__ = [
+    "Action",
+    "AsyncGuard",
+    "Blocked",
     "ConfigError",
+    "ContentFinding",
     "Controller",
     "ControllerConfig",
+    "ConversationVerdict",
     "Decision",
     "EvaluationError",
     "EvaluationMode",
+    "Guard",
     "InputError",
     "Message",
+    "Mode",
     "ModelError",
     "Neutrosophic",
     "PromptGuard",
@@ -76,12 +102,17 @@ __all__ = [
     "PromptInput",
     "ProviderError",
     "ReciprocityMetrics",
+    "ReplyVerdict",
     "Role",
     "Settings",
     "StoreError",
+    "TurnResult",
+    "Verdict",
+    "__version__",
     "judge_contradiction",
     "load_settings",
     "rubric",
+    "without_withheld",
 ]
 
 

@@ -1,22 +1,29 @@
-"""Every setting, its default and its bounds; read from YAML, the environment or code."""
+"""Every setting, its default and its bounds."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from promptguard.errors import ConfigError
+from promptguard.settings import read_source
 
 LOCAL_MODEL = "local"
+_is_inner: ContextVar[bool] = ContextVar("is_inner", default=False)
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+# Callers may write a list; what is kept is a tuple, so that a configuration cannot change.
+Names = Annotated[
+    Sequence[str],
+    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+]
 
 
 class EvaluationMode(StrEnum):
@@ -31,10 +38,16 @@ class _Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def __init__(self, **values: Any) -> None:
+        is_inner = _is_inner.get()
+        token = _is_inner.set(True)
         try:
             super().__init__(**values)
         except ValidationError as error:
+            if is_inner:  # the outermost section knows the whole name of the setting
+                raise
             raise ConfigError(_readable(error)) from None
+        finally:
+            _is_inner.reset(token)
 
 
 class PriceConfig(_Settings):
@@ -92,9 +105,9 @@ class BudgetConfig(_Settings):
 class PromptGuardConfig(_Settings):
     """Evaluation of one prompt."""
 
-    models: tuple[str, ...] = (LOCAL_MODEL,)
+    models: Names = (LOCAL_MODEL,)
     """Judges: `local`, `recorded:PATH`, or an endpoint's model such as `ollama/llama3.2`."""
-    evaluation_type: str | tuple[str, ...] = ("ayni_relational", "relational_structure")
+    evaluation_type: str | Names = ("ayni_relational", "relational_structure")
     """One evaluation type or several: several are an ensemble."""
     ensemble_strategy: str = "max_falsehood"
     """How the evaluations of a layer are merged."""
@@ -130,19 +143,16 @@ class PromptGuardConfig(_Settings):
 
     @field_validator("models", "evaluation_type")
     @classmethod
-    def _not_empty(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        if not value or (isinstance(value, tuple) and not all(value)):
+    def _not_empty(cls, value: str | Sequence[str]) -> str | Sequence[str]:
+        if not value or not all(value):
             raise ValueError("must not be empty")
         return value
 
     @property
     def evaluation_types(self) -> tuple[str, ...]:
         """The evaluation types as a tuple, however they were given."""
-        return (
-            (self.evaluation_type,)
-            if isinstance(self.evaluation_type, str)
-            else self.evaluation_type
-        )
+        given = self.evaluation_type
+        return (given,) if isinstance(given, str) else tuple(given)
 
 
 class PolicyConfig(_Settings):
@@ -209,11 +219,11 @@ class ControllerConfig(_Settings):
     """Let the Frozen Instinct Layer look at earlier turns."""
     temporal: TemporalSettings = TemporalSettings()
     """How it looks at them."""
-    signals: tuple[str, ...] | None = None
+    signals: Names | None = None
     """Signals in use; None: all."""
     weights: str | None = None
     """File of fitted evidence weights; None: the shipped one."""
-    rules: tuple[str, ...] = ()
+    rules: Names = ()
     """Files of further rule packs, in the form of the bundled ones."""
     evaluation: PromptGuardConfig | None = None
     """Second-opinion judge for turns in doubt, such as an LLM; off by default."""
@@ -259,7 +269,7 @@ class ServiceConfig(_Settings):
     """Environment variable that holds the upstream's key."""
     keys: tuple[KeyConfig, ...] = ()
     """API keys; none: loopback only, no key needed."""
-    session_fields: tuple[str, ...] = (
+    session_fields: Names = (
         "header:x-session-id",
         "header:x-litellm-session-id",
         "header:helicone-session-id",
@@ -314,7 +324,7 @@ class ServiceConfig(_Settings):
 
     @field_validator("session_fields")
     @classmethod
-    def _known_places(cls, places: tuple[str, ...]) -> tuple[str, ...]:
+    def _known_places(cls, places: Sequence[str]) -> Sequence[str]:
         if not all(re.match(r"(header|body):[\w.-]+$", place) for place in places):
             raise ValueError("write header:NAME or body:NAME.NAME")
         return places
@@ -334,45 +344,21 @@ class Settings(_Settings):
 
 
 def load_settings(path: str | Path | None = None, env: Mapping[str, str] | None = None) -> Settings:
-    """Read settings from `path`, else from `PROMPTGUARD_CONFIG`, else the defaults.
+    """Read settings from `path`, else from where they are found (see `promptguard.settings`).
 
-    `${NAME}` in a string is replaced from the environment; a missing name is an error.
+    Variables such as PROMPTGUARD_CONVERSATION__PRESET override the file. Raises ConfigError that
+    names file or variable, section and setting.
     """
-    environment = os.environ if env is None else env
-    chosen = path or environment.get("PROMPTGUARD_CONFIG")
-    if not chosen:
-        return Settings()
+    source = read_source(path, os.environ if env is None else env)
     try:
-        text = Path(chosen).read_text(encoding="utf-8")
-        body = yaml.safe_load(text) or {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read the configuration {chosen}: {error}.") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{chosen} is not valid YAML: {error}.") from None
-    if not isinstance(body, dict):
-        raise ConfigError(f"{chosen} must hold a mapping of settings.")
-    return Settings(**_interpolate(body, environment))
+        return Settings(**source.values)
+    except ConfigError as error:
+        raise ConfigError(f"{source.where}: {error}") from None
 
 
 def config_hash(config: BaseModel) -> str:
     """Return a short hash that is equal exactly for equal configurations."""
     return hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]
-
-
-def _interpolate(value: Any, env: Mapping[str, str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _interpolate(item, env) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_interpolate(item, env) for item in value]
-    if isinstance(value, str):
-        return re.sub(r"\$\{(\w+)\}", lambda match: _from_env(match[1], env), value)
-    return value
-
-
-def _from_env(name: str, env: Mapping[str, str]) -> str:
-    if name not in env:
-        raise ConfigError(f"The configuration uses ${{{name}}}, which is not set; set it.")
-    return env[name]
 
 
 def _readable(error: ValidationError) -> str:

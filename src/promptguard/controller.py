@@ -16,6 +16,7 @@ from uuid import UUID
 from promptguard.config import ControllerConfig, config_hash
 from promptguard.conversation import Message, Role
 from promptguard.errors import (
+    Blocked,
     EvaluationError,
     InputError,
     ModelError,
@@ -24,7 +25,7 @@ from promptguard.errors import (
     StoreError,
     VersionConflict,
 )
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.protocols import (
     ClientHints,
     Provider,
@@ -54,6 +55,8 @@ class TurnResult:
 
     `action` is what the policy says; in detect mode it is only reported and `is_enforced` is
     False. `reply` is the model's answer, the refusal, or None where no model is configured.
+    `withheld` are the messages that must be replaced before the list that was judged goes on to
+    a model, by their index in it.
     """
 
     state: SessionState
@@ -61,6 +64,7 @@ class TurnResult:
     is_enforced: bool
     reply: str | None = None
     reply_kind: ReplyKind = ReplyKind.NONE
+    withheld: tuple[int, ...] = ()
 
     @property
     def action(self) -> Action:
@@ -83,6 +87,12 @@ class TurnResult:
         if not self.is_enforced:
             return ()
         return tuple(f.index for f in self.verdict.content if f.action is Action.STRIP)
+
+    def raise_if_blocked(self) -> Self:
+        """Return the result; raises Blocked where the turn must not go on."""
+        if self.is_blocked:
+            raise Blocked("The turn was blocked; `verdict` says why.", self.verdict)
+        return self
 
 
 class Controller:
@@ -187,7 +197,7 @@ class Controller:
             )
             at = self._clock() if now is None else now
             started = time.perf_counter()
-            result = await self._judged(state, turn, at)
+            result = await self.judge_state(state, turn, now=at)
             latency_ms = (time.perf_counter() - started) * 1000
             try:
                 return await self._saved(state, result, turn, at, latency_ms)
@@ -317,7 +327,8 @@ class Controller:
             client=client or ClientHints(),
         )
 
-    async def _judged(self, state: SessionState, turn: TurnInput, now: float) -> TurnResult:
+    async def judge_state(self, state: SessionState, turn: TurnInput, *, now: float) -> TurnResult:
+        """Judge one more turn of a session that the caller keeps; nothing is stored."""
         is_enforced = self.config.mode == "enforce"
         try:
             verdict, after = await asyncio.to_thread(self.judge.judge, state, turn, now=now)

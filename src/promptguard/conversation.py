@@ -24,6 +24,8 @@ _ROLE_ALIASES = {
     "human": Role.USER,
     "gpt": Role.ASSISTANT,
     "bot": Role.ASSISTANT,
+    "ai": Role.ASSISTANT,
+    "model": Role.ASSISTANT,
 }
 
 
@@ -62,32 +64,44 @@ def text_of(content: object, *, where: str = "content") -> str:
             elif isinstance(part, Mapping):
                 text = part.get("text", "")
                 parts.append(text if isinstance(text, str) else "")
-            else:
+            elif part is None or isinstance(part, (int, float, bytes)):
                 raise InputError(f"{where} holds a part that is neither text nor an object.")
+            else:
+                text = getattr(part, "text", "")
+                parts.append(text if isinstance(text, str) else "")
         return "\n".join(part for part in parts if part)
     raise InputError(f"{where} must be a string or a list of parts.")
 
 
 def messages_from(items: object) -> tuple[Message, ...]:
-    """Read a conversation from a list of `{"role", "content"}` objects.
+    """Read a conversation: one message per item, in order.
 
-    Raises InputError naming the item that has the wrong shape.
+    Items are Messages, objects as OpenAI's chat and Responses APIs write them, or objects with
+    `type` or `role` and `content`, as LangChain's are. What carries no words (a call, a model's
+    reasoning) becomes an empty message of the assistant. Raises InputError naming the item that
+    has the wrong shape.
     """
+    items = _listed(items)
     if isinstance(items, (str, bytes)) or not isinstance(items, Sequence):
         raise InputError("A conversation must be a list of messages.")
     if not items:
         raise InputError("The conversation is empty; give at least one message.")
-    return tuple(_message_from(item, index) for index, item in enumerate(items))
+    return tuple(_message_from(item, f"messages[{n}]") for n, item in enumerate(items))
 
 
-def _message_from(item: object, index: int) -> Message:
+def _listed(items: object) -> object:
+    """Return an array (a table's column of lists) as a list."""
+    to_list = getattr(items, "tolist", None)
+    return to_list() if callable(to_list) else items
+
+
+def _message_from(item: object, where: str) -> Message:
     if isinstance(item, Message):
         return item
-    where = f"messages[{index}]"
     if not isinstance(item, Mapping):
-        raise InputError(f"{where} must be an object with role and content.")
+        return _message_of_object(item, where)
     if "role" not in item:
-        raise InputError(f"{where} has no role.")
+        return _message_of_item(item, where)
     if "content" not in item and "tool_calls" not in item:
         raise InputError(f"{where} has no content.")
     stamp = item.get("timestamp")
@@ -95,6 +109,28 @@ def _message_from(item: object, index: int) -> Message:
         raise InputError(f"{where}.timestamp must be a number of seconds.")
     return Message(
         role=role_of(item["role"], where=f"{where}.role"),
-        content=text_of(item.get("content"), where=f"{where}.content"),
+        content=text_of(_listed(item.get("content")), where=f"{where}.content"),
         timestamp=None if stamp is None else float(stamp),
+    )
+
+
+def _message_of_item(item: Mapping[str, object], where: str) -> Message:
+    """Read an item of the Responses API that is no message: a tool's output, or a model's act."""
+    kind = item.get("type")
+    if not isinstance(kind, str):
+        raise InputError(f"{where} has no role.")
+    if kind.endswith("_output"):
+        return Message(role=Role.TOOL, content=text_of(item.get("output"), where=f"{where}.output"))
+    return Message(role=Role.ASSISTANT, content="")
+
+
+def _message_of_object(item: object, where: str) -> Message:
+    """Read a message that is an object of another library, by its attributes."""
+    kind = getattr(item, "role", None) or getattr(item, "type", None)
+    if kind is None or not hasattr(item, "content"):
+        raise InputError(f"{where} must be an object with role and content.")
+    name = str(getattr(kind, "value", kind)).lower().removesuffix("messagechunk")
+    return Message(
+        role=role_of(name, where=f"{where}.role"),
+        content=text_of(item.content, where=f"{where}.content"),
     )

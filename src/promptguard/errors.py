@@ -12,17 +12,23 @@ PromptGuardError
 │   ├── ProviderTimeout    it did not answer in time
 │   ├── ProviderRejected   it answered with an error status
 │   └── CircuitOpen        it failed so often that it is left alone for a while
-└── StoreError             sessions cannot be read or written
-    ├── VersionConflict    someone else saved this session first
-    └── SessionNotFound    there is no such session
+├── StoreError             sessions cannot be read or written
+│   ├── VersionConflict    someone else saved this session first
+│   └── SessionNotFound    there is no such session
+└── Blocked                raised only where the caller asks for it: `raise_if_blocked`
 
-A blocked conversation is a result, never an error. Messages say what to do and never contain
-the text under judgement.
+A blocked conversation is a result, and an error only where the caller makes it one. Messages say
+what to do and never contain the text under judgement.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from promptguard.usage import Usage
+
+if TYPE_CHECKING:  # the verdict's module raises errors of this one
+    from promptguard.verdict import ContentFinding, Verdict
 
 
 class PromptGuardError(Exception):
@@ -120,3 +126,14 @@ class VersionConflict(StoreError):
 
 class SessionNotFound(StoreError):
     """There is no such session."""
+
+
+class Blocked(PromptGuardError):
+    """A turn or a content that the policy refuses; `verdict` says why."""
+
+    def __init__(self, message: str, verdict: Verdict | ContentFinding) -> None:
+        super().__init__(message, verdict)
+        self.verdict = verdict
+
+    def __str__(self) -> str:
+        return str(self.args[0])

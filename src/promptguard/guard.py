@@ -1,314 +1,398 @@
-"""Evaluation of one prompt: judges, panel, merge and metrics put together."""
+"""The way in for applications: whole message lists, contents and replies, sync and async.
+
+`AsyncGuard` does the work; `Guard` has the same methods for code without an event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, TypeVar
-from weakref import WeakKeyDictionary
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
-from promptguard.config import EvaluationMode, PromptGuardConfig
-from promptguard.conversation import Message, messages_from
-from promptguard.core.ensemble import merge
-from promptguard.core.layers import UNEVALUATED, LayerPriority
-from promptguard.core.prompt import LayerText, PromptInput, layer_texts, turns_before
-from promptguard.errors import ConfigError, PromptGuardError
-from promptguard.evaluators.cache import CachingJudge, JudgementCache
-from promptguard.evaluators.cascade import Budget, CascadePanel
-from promptguard.evaluators.llm import LlmJudge
-from promptguard.evaluators.metrics import ReciprocityMetrics, metrics_of
-from promptguard.evaluators.opinion import CascadeReport, UsageMeter, UsageRow
-from promptguard.evaluators.panel import ConcurrencyLimit, Panel, ParallelPanel, evaluate_layers
-from promptguard.evaluators.prompts import evaluation_prompt, user_prompt
-from promptguard.evaluators.registry import can_judge, named_judge
-from promptguard.protocols import Judge, Provider
-from promptguard.text import read_text
+from promptguard.config import ControllerConfig, load_settings
+from promptguard.controller import Controller, TurnResult
+from promptguard.conversation import Message, Role, messages_from
+from promptguard.corpus import ConversationVerdict, judge_corpus
+from promptguard.errors import Blocked, EvaluationError, ModelError
+from promptguard.protocols import SessionKey, SessionStore
+from promptguard.risk.policy import STRIPPED
+from promptguard.state import SessionState
+from promptguard.turns.exchanges import (
+    Exchange,
+    chain_of,
+    exchanges_of,
+    stored_turns,
+    system_of,
+    unseen,
+)
+from promptguard.turns.input import Content
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.leaks import protected_in
+from promptguard.turns.remember import content_hash
+from promptguard.turns.replies import ReplyVerdict, judge_reply
+from promptguard.turns.walk import SECONDS_BETWEEN_TURNS, reply_record
+from promptguard.verdict import Action, ContentFinding, Mode, Verdict
 
 T = TypeVar("T")
-BatchItem = ReciprocityMetrics | PromptGuardError
+MEMORY = "memory:"
+# States of conversations without a session id, about 20 KB each.
+MAX_REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Opened:
-    """What belongs to one event loop."""
+class _Judged:
+    """Where a conversation without a session id stands; `stripped` are hashes of contents."""
 
-    judges: tuple[Judge, ...]
-    providers: tuple[Provider, ...]
-    limit: ConcurrencyLimit
+    result: TurnResult
+    stripped: frozenset[str]
 
 
-class PromptGuard:
-    """Judges single prompts. Safe to share between tasks, threads and event loops.
+class AsyncGuard:
+    """Judges conversations in one event loop; opened from a configuration, closed after use.
 
-    Raises ConfigError at once for unknown names and settings that contradict each other.
-    `judges` takes the place of `config.models`. Endpoints, cache and model are opened when
-    first needed.
+    Sessions are kept in memory unless the configuration names a store. `judge` and `store` take
+    the place of what the configuration would open.
     """
 
     def __init__(
         self,
-        config: PromptGuardConfig | None = None,
+        config: ControllerConfig | None = None,
         *,
-        judges: Sequence[Judge] | None = None,
+        judge: TurnJudge | None = None,
+        store: SessionStore | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.config = config or PromptGuardConfig()
-        self._given_judges = None if judges is None else tuple(judges)
-        _check(self.config, len(self.config.models if judges is None else judges))
-        self._cache = _cache_for(self.config, clock)
-        self._budget = Budget(self.config.budget, clock)
-        self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-        self._sync_lock = threading.Lock()
-        self._runner: asyncio.Runner | None = None
-        self._cascade = CascadeReport()
-        self._meter = UsageMeter()
+        chosen = config or (judge.config if judge is not None else ControllerConfig())
+        if "store" not in chosen.model_fields_set:
+            chosen = chosen.model_copy(update={"store": MEMORY})
+        self.config = chosen
+        self._given_judge = judge
+        self._controller = Controller(chosen, store=store, judge=judge, clock=clock)
+        self._judged: OrderedDict[bytes, _Judged] = OrderedDict()
 
-    async def evaluate(
+    @classmethod
+    def from_settings(cls, path: str | Path | None = None) -> Self:
+        """Open a guard by the settings file, the environment and their defaults."""
+        return cls(load_settings(path).conversation)
+
+    async def judge(
         self,
-        prompt: str | None = None,
-        *,
+        messages: str | Sequence[object],
+        session_id: str | None = None,
         system: str | None = None,
-        application: str | None = None,
-        user: str | Sequence[str] | None = None,
-        history: Sequence[object] = (),
-        turn: int | None = None,
-        session: str | None = None,
-    ) -> ReciprocityMetrics:
-        """Judge one prompt; `prompt` and `user` name the same layer, so give one of them.
+    ) -> TurnResult:
+        """Judge what is new in a message list; the result is that of its last turn.
 
-        `history` are the messages that really came before (objects with role and content),
-        `session` is whose allowance a cascade spends. Raises InputError for what cannot be
-        judged and EvaluationError where a judge fails.
+        With `session_id` the list is compared with what the session has seen, and may also hold
+        only the new messages. Without one the list is the whole conversation, and time between
+        turns is not looked at. `system` takes the place of the list's system messages. A list
+        judged before gets its verdict again and counts once.
         """
-        given = PromptInput(
-            prompt=prompt,
-            system=system,
-            application=application,
-            user=user,
-            history=_history(history),
-            turn=turn,
-            session=session,
-        )
-        return await self._evaluate(given)
+        read = _read(messages)
+        exchanges = exchanges_of(read)
+        told = system_of(read) if system is None else system
+        told = told or self.config.system_prompt
+        if session_id is None:
+            judged = await self._judge_whole(exchanges, told)
+        else:
+            judged = await self._judge_session(exchanges, told, session_id)
+        return replace(judged.result, withheld=self._withheld(exchanges, judged.stripped))
 
-    def evaluate_sync(
-        self,
-        prompt: str | None = None,
-        *,
-        system: str | None = None,
-        application: str | None = None,
-        user: str | Sequence[str] | None = None,
-        history: Sequence[object] = (),
-        turn: int | None = None,
-        session: str | None = None,
-    ) -> ReciprocityMetrics:
-        """Judge one prompt where there is no event loop; see `evaluate`."""
-        return self._run(
-            lambda: self.evaluate(
-                prompt,
-                system=system,
-                application=application,
-                user=user,
-                history=history,
-                turn=turn,
-                session=session,
-            )
-        )
+    async def judge_content(
+        self, text: str, task: str = "", origin: str = "tool"
+    ) -> ContentFinding:
+        """Judge one tool result, document or tool description; `task` is what the user asked.
 
-    async def evaluate_batch(self, prompts: Iterable[str | PromptInput]) -> tuple[BatchItem, ...]:
-        """Judge many prompts, in order; what fails is an error in its place."""
-        items = list(prompts)
-        results: list[BatchItem | None] = [None] * len(items)
-        queue = iter(enumerate(items))
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(len(items), self.config.max_concurrency)):
-                group.create_task(self._work_off(queue, results))
-        return tuple(result for result in results if result is not None)
-
-    def evaluate_batch_sync(self, prompts: Iterable[str | PromptInput]) -> tuple[BatchItem, ...]:
-        """Judge many prompts where there is no event loop; see `evaluate_batch`."""
-        return self._run(lambda: self.evaluate_batch(prompts))
-
-    def cascade_report(self) -> CascadeReport:
-        """Return what the cascade passed on, cost and gained since this guard was made."""
-        return self._cascade
-
-    def usage_report(self) -> tuple[UsageRow, ...]:
-        """Return what each evaluation type cost at each model since this guard was made.
-
-        Every call counts, those of evaluations that failed or were cancelled too.
+        Keeps no session. Where it cannot be judged, `on_evaluator_error` decides.
         """
-        return self._meter.rows
+        try:
+            return await asyncio.to_thread(self._content, text, task, origin)
+        except (EvaluationError, ModelError) as error:
+            return self._unjudged_content(origin, error)
+
+    async def screen(self, text: str, task: str = "", origin: str = "tool") -> str:
+        """Return a content as a model may see it: itself, or the note that replaces it.
+
+        Raises Blocked where the policy blocks poisoned content instead of stripping it.
+        """
+        finding = await self.judge_content(text, task, origin)
+        if not self._is_enforced:
+            return text
+        if finding.action is Action.BLOCK:
+            raise Blocked("The content was blocked; `verdict` says why.", finding)
+        return STRIPPED if finding.action is Action.STRIP else text
+
+    async def judge_reply(
+        self, text: str, session_id: str | None = None, system: str = ""
+    ) -> ReplyVerdict:
+        """Judge an answer and, with `session_id`, record it as the answer to its last turn.
+
+        `system` is the application's prompt, which the answer must not give away.
+        """
+        state = None
+        if session_id is not None:
+            state = await self._controller.store.load(SessionKey(session_id=session_id))
+        verdict = await asyncio.to_thread(
+            judge_reply,
+            text,
+            self._controller.judge.instinct,
+            mode=Mode.SAFE if state is None else state.mode,
+            protected=protected_in(system or self.config.system_prompt, spoken=_spoken(state)),
+        )
+        if state is not None:
+            await self._record_reply(state, text)
+        return replace(verdict, is_enforced=self._is_enforced)
+
+    async def judge_many(
+        self, conversations: object, jobs: int | None = None
+    ) -> AsyncIterator[ConversationVerdict]:
+        """Yield a verdict for each conversation, in order; see `Guard.judge_many`."""
+        rest = self._many(conversations, jobs)
+        try:
+            while (found := await asyncio.to_thread(next, rest, None)) is not None:
+                yield found
+        finally:
+            await asyncio.to_thread(rest.close)
 
     async def close(self) -> None:
-        """Release the endpoints of this event loop, and the cache."""
-        with self._lock:
-            opened = self._opened.pop(asyncio.get_running_loop(), None)
-        for provider in () if opened is None else opened.providers:
-            await provider.close()
-        if self._cache is not None:
-            self._cache.close()
-
-    def close_sync(self) -> None:
-        """Release what `evaluate_sync` opened."""
-        self._run(self.close)
-        with self._sync_lock:
-            if self._runner is not None:
-                self._runner.close()
-                self._runner = None
+        """Release the store."""
+        await self._controller.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _evaluate(self, given: PromptInput) -> ReciprocityMetrics:
-        layers = layer_texts(given, max_chars=self.config.max_chars)
-        turn = turns_before(given)
-        opened = self._open()
-        judged = await evaluate_layers(
-            layers,
-            panel=self._panel(opened.judges, given.session),
-            limit=opened.limit,
-            evaluation_types=self.config.evaluation_types,
-            turn=turn,
-            keep_partial=self._keeps_partial,
-        )
-        metrics = metrics_of(judged, self.config, _disguises(layers))
-        if metrics.cascade is not None:
-            with self._lock:
-                self._cascade += metrics.cascade
-        return metrics
+    def __reduce__(self) -> tuple[type[Self], tuple[ControllerConfig]]:
+        """Pickle the configuration: the copy has the same judgement and sessions of its own."""
+        return type(self), (self.config,)
 
-    async def _work_off(
-        self, queue: Iterator[tuple[int, str | PromptInput]], results: list[BatchItem | None]
-    ) -> None:
-        for index, item in queue:
-            given = item if isinstance(item, PromptInput) else PromptInput(prompt=item)
-            try:
-                results[index] = await self._evaluate(given)
-            except PromptGuardError as error:
-                results[index] = error
+    def _many(
+        self, conversations: object, jobs: int | None
+    ) -> Generator[ConversationVerdict, None, None]:
+        return judge_corpus(conversations, self.config, judge=self._given_judge, jobs=jobs)
 
     @property
-    def _keeps_partial(self) -> bool:
-        return self.config.on_partial == "continue"
+    def _is_enforced(self) -> bool:
+        return self.config.mode == "enforce"
 
-    def _panel(self, judges: tuple[Judge, ...], session: str | None) -> Panel:
-        if self.config.mode is not EvaluationMode.CASCADE:
-            return ParallelPanel(judges, keep_partial=self._keeps_partial)
-        return CascadePanel(
-            judges,
-            budget=self._budget,
-            session=session or f"once-{secrets.token_hex(8)}",
-            doubt_from=self.config.cascade_indeterminacy,
-            seconds_per_call=self.config.budget.seconds_per_call,
-            keep_partial=self._keeps_partial,
+    async def _judge_session(
+        self, exchanges: Sequence[Exchange], system: str, session_id: str
+    ) -> _Judged:
+        """Judge what a stored session has not seen, and record it."""
+        key, store = SessionKey(session_id=session_id), self._controller.store
+        stored = stored_turns(await store.transcript(key))
+        state = await store.load(key)
+        new = unseen(exchanges, stored)
+        stripped = frozenset(content for turn in stored for content in turn.stripped)
+        result = None
+        if state is not None and stored:
+            seen = exchanges[: len(exchanges) - len(new)]
+            if seen and seen[-1].reply and not stored[-1].is_answered:
+                state = await self._record_reply(state, seen[-1].reply)
+            result = self._repeated(state, stored[-1].verdict)
+        for exchange in new:
+            result = await self._controller.judge_turn(session_id, exchange.turn(system))
+            stripped |= _stripped(exchange, result)
+            if exchange.reply and not result.is_blocked:
+                await self._controller.record_reply(result, exchange.reply)
+        assert result is not None  # without a stored turn every exchange is new
+        return _Judged(result=result, stripped=stripped)
+
+    async def _judge_whole(self, exchanges: Sequence[Exchange], system: str) -> _Judged:
+        """Judge a conversation that has no name; its longest known beginning is not judged again.
+
+        The state after a beginning follows from its words alone, so that two users who begin
+        alike may share the memory of it, and nothing else.
+        """
+        names = chain_of(exchanges, system)
+        known = next((n for n in range(len(names), 0, -1) if names[n - 1] in self._judged), 0)
+        judged = self._remembered(names[known - 1]) if known else None
+        for index in range(known, len(exchanges)):
+            state = _after(exchanges[index - 1], judged) if judged else _fresh(names[0])
+            result = await self._controller.judge_state(
+                state,
+                exchanges[index].turn(system),
+                now=exchanges[index].timestamp or state.updated + SECONDS_BETWEEN_TURNS,
+            )
+            stripped = judged.stripped if judged else frozenset()
+            judged = _Judged(result=result, stripped=stripped | _stripped(exchanges[index], result))
+            if not result.verdict.fault:
+                self._remember(names[index], judged)
+        assert judged is not None  # there is always one exchange
+        return judged
+
+    def _remembered(self, name: bytes) -> _Judged:
+        self._judged.move_to_end(name)
+        return self._judged[name]
+
+    def _remember(self, name: bytes, judged: _Judged) -> None:
+        self._judged[name] = judged
+        while len(self._judged) > MAX_REMEMBERED:
+            self._judged.popitem(last=False)
+
+    async def _record_reply(self, state: SessionState, text: str) -> SessionState:
+        verdict = Verdict(turn=state.turn_count, action=Action.ALLOW)
+        result = TurnResult(state=state, verdict=verdict, is_enforced=self._is_enforced)
+        return (await self._controller.record_reply(result, text)).state
+
+    def _repeated(self, state: SessionState, verdict: Verdict | None) -> TurnResult:
+        """Return the result of a turn that was judged before."""
+        if verdict is None:
+            verdict = Verdict(turn=state.turn_count, action=Action.ALLOW)
+        result = TurnResult(state=state, verdict=verdict, is_enforced=self._is_enforced)
+        return replace(result, reply=self.config.refusal) if result.is_blocked else result
+
+    def _withheld(self, exchanges: Sequence[Exchange], stripped: frozenset[str]) -> tuple[int, ...]:
+        if not self._is_enforced or not stripped:
+            return ()
+        return tuple(
+            place
+            for exchange in exchanges
+            for text, place in zip(exchange.contents, exchange.places, strict=True)
+            if content_hash(text) in stripped
         )
 
-    def _open(self) -> _Opened:
-        loop = asyncio.get_running_loop()
+    def _content(self, text: str, task: str, origin: str) -> ContentFinding:
+        return self._controller.judge.contents.judge((Content(text=text, origin=origin),), task)[0]
+
+    def _unjudged_content(self, origin: str, error: Exception) -> ContentFinding:
+        """Return what the policy says of a content that no judge could judge."""
+        if self.config.on_evaluator_error == "raise":
+            raise error
+        is_kept = self.config.on_evaluator_error == "allow"
+        action = Action.ALLOW if is_kept else Action(self.config.policy.content_action)
+        return ContentFinding(
+            index=0, origin=origin, risk=0.0, action=action, reason=f"not judged: {error}"
+        )
+
+
+class Guard:
+    """Judges conversations for code without an event loop; safe to share between threads.
+
+    Takes what `AsyncGuard` takes and has its methods, which run in a loop of its own. In code
+    that has a loop use `AsyncGuard`: this one makes the caller wait.
+    """
+
+    def __init__(
+        self,
+        config: ControllerConfig | None = None,
+        *,
+        judge: TurnJudge | None = None,
+        store: SessionStore | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._guard = AsyncGuard(config, judge=judge, store=store, clock=clock)
+        self.config = self._guard.config
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def from_settings(cls, path: str | Path | None = None) -> Self:
+        """Open a guard by the settings file, the environment and their defaults."""
+        return cls(load_settings(path).conversation)
+
+    def judge(
+        self,
+        messages: str | Sequence[object],
+        session_id: str | None = None,
+        system: str | None = None,
+    ) -> TurnResult:
+        """Judge what is new in a message list; see `AsyncGuard.judge`."""
+        return self._run(self._guard.judge(messages, session_id, system))
+
+    def judge_content(self, text: str, task: str = "", origin: str = "tool") -> ContentFinding:
+        """Judge one tool result, document or tool description; see `AsyncGuard.judge_content`."""
+        return self._run(self._guard.judge_content(text, task, origin))
+
+    def screen(self, text: str, task: str = "", origin: str = "tool") -> str:
+        """Return a content as a model may see it; see `AsyncGuard.screen`."""
+        return self._run(self._guard.screen(text, task, origin))
+
+    def judge_reply(
+        self, text: str, session_id: str | None = None, system: str = ""
+    ) -> ReplyVerdict:
+        """Judge an answer and record it; see `AsyncGuard.judge_reply`."""
+        return self._run(self._guard.judge_reply(text, session_id, system))
+
+    def judge_many(
+        self, conversations: object, jobs: int | None = None
+    ) -> Iterator[ConversationVerdict]:
+        """Yield a verdict for each conversation, in order; one that cannot be judged has `error`.
+
+        Takes lists, iterators, data frames (pandas, polars), Arrow tables and Hugging Face
+        datasets of message lists, texts or rows with `messages` or `text`. `jobs` processes
+        share the work; by default one per core. Each conversation stands for itself: no session
+        is read or written.
+        """
+        return self._guard._many(conversations, jobs)
+
+    def close(self) -> None:
+        """Release the store and end the loop."""
+        self._run(self._guard.close())
         with self._lock:
-            for gone in [known for known in self._opened if known.is_closed()]:
-                del self._opened[gone]
-            opened = self._opened.get(loop)
-            if opened is None:
-                opened = self._opened[loop] = self._open_judges()
-            return opened
+            if self._loop is not None and self._thread is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+                self._loop.close()
+            self._loop = self._thread = None
 
-    def _open_judges(self) -> _Opened:
-        providers: list[Provider] = []
-        judges = self._given_judges or tuple(
-            self._judge(model, providers) for model in self.config.models
-        )
-        if self.config.mode is EvaluationMode.SINGLE:
-            judges = judges[:1]
-        judges = tuple(self._cached(judge) for judge in judges)
-        _check_types(judges, self.config.evaluation_types)
-        limit = ConcurrencyLimit(self.config.max_concurrency, self._meter)
-        return _Opened(judges=judges, providers=tuple(providers), limit=limit)
+    def __enter__(self) -> Self:
+        return self
 
-    def _judge(self, model: str, providers: list[Provider]) -> Judge:
-        judge = named_judge(model, self.config)
-        if judge is not None:
-            return judge
-        from promptguard.providers import open_provider
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-        provider = open_provider(model, self.config.endpoint)
-        providers.append(provider)
-        return LlmJudge(provider)
+    def __reduce__(self) -> tuple[type[Self], tuple[ControllerConfig]]:
+        """Pickle the configuration: the copy has the same judgement and sessions of its own."""
+        return type(self), (self.config,)
 
-    def _cached(self, judge: Judge) -> Judge:
-        if self._cache is None or not isinstance(judge, LlmJudge):
-            return judge
-        return CachingJudge(judge, self._cache, version_of=judge.version_of)
-
-    def _run(self, make: Callable[[], Coroutine[object, object, T]]) -> T:
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            with self._sync_lock:
-                # One loop for all calls: connections live as long as their loop.
-                self._runner = self._runner or asyncio.Runner()
-                return self._runner.run(make())
-        raise ConfigError("An event loop is running here: await evaluate() instead.")
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            # A forked child has the thread's object, but not the thread.
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+                self._thread.start()
+            return self._loop
 
 
-def _check(config: PromptGuardConfig, judges: int) -> None:
-    types = config.evaluation_types
-    for name in types:
-        user_prompt(name)
-    if len(set(types)) < len(types):
-        raise ConfigError("An evaluation type is named twice; name each once.")
-    for name in config.weights:
-        evaluation_prompt(name)
-    merge(config.ensemble_strategy, dict.fromkeys(types, UNEVALUATED), config.weights)
-    if not judges:
-        raise ConfigError("There is no judge; name a model.")
-    if config.mode is EvaluationMode.CASCADE and judges < 2:
-        raise ConfigError('A cascade needs two models, such as ["local", "ollama/llama3.2"].')
+def _read(messages: str | Sequence[object]) -> tuple[Message, ...]:
+    if isinstance(messages, str):
+        return (Message(role=Role.USER, content=messages),)
+    return messages_from(messages)
 
 
-def _check_types(judges: Sequence[Judge], types: Sequence[str]) -> None:
-    for judge in judges:
-        for name in types:
-            if not can_judge(judge, name):
-                raise ConfigError(
-                    f"{judge.name} cannot judge {name}; choose another model or evaluation type."
-                )
+def _spoken(state: SessionState | None) -> str:
+    return "\n".join(record.excerpt for record in state.recent) if state is not None else ""
 
 
-def _cache_for(config: PromptGuardConfig, clock: Callable[[], float]) -> JudgementCache | None:
-    if config.cache.path is None:
-        return None
-    return JudgementCache(
-        config.cache.path,
-        ttl_s=config.cache.ttl_s,
-        max_bytes=config.cache.max_bytes,
-        clock=clock,
-    )
+def _stripped(exchange: Exchange, result: TurnResult) -> frozenset[str]:
+    return frozenset(content_hash(exchange.contents[index]) for index in result.stripped)
 
 
-def _history(history: Sequence[object]) -> tuple[Message, ...]:
-    return messages_from(history) if len(history) else ()
+def _fresh(name: bytes) -> SessionState:
+    return SessionState(session_id=f"list-{name.hex()}")
 
 
-def _disguises(layers: Sequence[LayerText]) -> tuple[str, ...]:
-    names: list[str] = []
-    for layer in layers:
-        if layer.priority is LayerPriority.USER:
-            views = read_text(layer.content)
-            names += [*views.disguises, *(view.method for view in views.decoded)]
-    return tuple(dict.fromkeys(names))
+def _after(exchange: Exchange, judged: _Judged) -> SessionState:
+    """Return the state once the exchange was answered."""
+    state = judged.result.state
+    if not exchange.reply:
+        return state
+    return state.with_reply(state.turn_count, reply_record(exchange.reply, state.updated))

@@ -263,7 +263,7 @@ def test_an_output_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
 def test_ray_is_asked_for_by_name_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the extra to install."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"promptguard\[ray\]"):
+    with pytest.raises(ConfigError, match=r"ayniguard\[ray\]"):
         list(judge_on_ray(records(1), CONFIG, opener=open_fake))
 
 

@@ -129,7 +129,7 @@ def test_the_cost_and_the_cascade_are_shown(capsys) -> None:
 
     from promptguard.cli.check import _show
     from promptguard.config import PromptGuardConfig
-    from promptguard.guard import PromptGuard
+    from promptguard.evaluation import PromptGuard
 
     config = PromptGuardConfig(mode="cascade", evaluation_type="ayni_relational")
     guard = PromptGuard(config, judges=[LocalLikeJudge(default=DOUBT), ScriptedJudge()])

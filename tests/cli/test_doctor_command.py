@@ -21,7 +21,7 @@ def doctor(tmp_path: Path, settings: str, *arguments: str):
 def embedded(monkeypatch):
     """An embedded judge that answers at once."""
     monkeypatch.setattr(
-        "promptguard.guard.named_judge",
+        "promptguard.evaluation.named_judge",
         lambda model, config: LocalLikeJudge() if model == "local" else None,
     )
 

@@ -76,7 +76,7 @@ def test_a_missing_package_names_the_extra() -> None:
         with service_extra():
             raise ImportError("no", name=name)
 
-    with pytest.raises(ConfigError, match=r"promptguard\[service\]"):
+    with pytest.raises(ConfigError, match=r"ayniguard\[service\]"):
         missing("fastapi.routing")
     with pytest.raises(ImportError):
         missing("promptguard.nothing")

@@ -19,10 +19,10 @@ from promptguard.config import BudgetConfig, PromptGuardConfig
 from promptguard.core.decision import Decision
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import BudgetError, ConfigError, EvaluationError, JudgeReplyError
+from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.cascade import DAY_S, Budget
 from promptguard.evaluators.llm import LlmJudge
 from promptguard.evaluators.opinion import UsageRow
-from promptguard.guard import PromptGuard
 from promptguard.providers import open_provider
 from promptguard.testing import ManualClock
 from promptguard.usage import Usage

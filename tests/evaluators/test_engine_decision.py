@@ -12,7 +12,7 @@ from promptguard.core.decision import Decision, Label
 from promptguard.core.ensemble import MERGES
 from promptguard.evaluators.local import LocalJudge, engine_config, verdict_on
 from promptguard.evaluators.reading import Engine, LayerInput
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.scenarios import shipped_scenarios
 from promptguard.testing import FakeEncoder
 from promptguard.turns.input import steps_of

@@ -148,7 +148,7 @@ def test_parquet_without_pyarrow_names_the_extra(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = tmp_path / "a.parquet"
     path.write_bytes(b"")
-    with pytest.raises(ConfigError, match=r"promptguard\[parquet\]"):
+    with pytest.raises(ConfigError, match=r"ayniguard\[parquet\]"):
         list(read_records([path]))
 
 

@@ -7,7 +7,7 @@ import pytest
 from guarded_service import assistant
 from scripted_judges import LocalLikeJudge
 
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.risk.policy import STRIPPED
 from promptguard.service.auth import key_hash
 

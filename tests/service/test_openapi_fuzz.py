@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
 from scripted_judges import LocalLikeJudge
 from stub_upstream import StubUpstream
 
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.service.app import Service
 from promptguard.service.auth import key_hash
 from promptguard.testing import ManualClock

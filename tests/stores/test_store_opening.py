@@ -60,7 +60,7 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch, schem
     for name in [name for name in sys.modules if name.startswith("promptguard.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ConfigError, match=r"promptguard\[postgres\]"):
+    with pytest.raises(ConfigError, match=r"ayniguard\[postgres\]"):
         open_store(f"{scheme}://localhost/x")
 
 

@@ -13,8 +13,8 @@ from promptguard.config import ControllerConfig, PromptGuardConfig, Settings
 from promptguard.conversation import Message, Role
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import DataError, EvaluationError, InputError
+from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.llm import LlmJudge
-from promptguard.guard import PromptGuard
 from promptguard.runs.report import Manifest
 from promptguard.usage import Usage
 from promptguard.validation.contenders import Contender, Openers, Outcomes, dissected, engine

@@ -71,6 +71,6 @@ def require_ray() -> Any:
         import ray.data
     except ImportError:
         raise ConfigError(
-            "The ray engine needs Ray; install it with `pip install promptguard[ray]`."
+            "The ray engine needs Ray; install it with `pip install ayniguard[ray]`."
         ) from None
     return ray

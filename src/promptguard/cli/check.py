@@ -44,8 +44,8 @@ def check(
     Exit code: 0 allow, 1 caution, 2 block, 3 error.
     """
     from promptguard.core.decision import Decision
+    from promptguard.evaluation import PromptGuard
     from promptguard.evaluators.metrics import metrics_as_json
-    from promptguard.guard import PromptGuard
 
     config = _config(config_file, types, strategy, models)
     guard = PromptGuard(config)

@@ -124,7 +124,7 @@ def _models(settings: Settings) -> dict[str, EndpointConfig]:
 
 
 def _examine_settings(settings: Settings) -> str:
-    from promptguard.guard import PromptGuard
+    from promptguard.evaluation import PromptGuard
 
     PromptGuard(settings.evaluation)
     if settings.conversation.evaluation is not None:
@@ -134,7 +134,7 @@ def _examine_settings(settings: Settings) -> str:
 
 
 def _examine_model() -> str:
-    from promptguard.guard import PromptGuard
+    from promptguard.evaluation import PromptGuard
 
     guard = PromptGuard(PromptGuardConfig())
     try:

@@ -19,5 +19,5 @@ def service_extra() -> Iterator[None]:
         if (error.name or "").partition(".")[0] not in _SERVICE:
             raise
         raise ConfigError(
-            "The service needs the extra `service`: pip install 'promptguard[service]'."
+            "The service needs the extra `service`: pip install 'ayniguard[service]'."
         ) from None

@@ -200,8 +200,8 @@ def _show_comparison(found: VersionComparison) -> None:
 
 def _try_cases(model: str) -> list[_TriedCase]:
     from promptguard.config import PromptGuardConfig
+    from promptguard.evaluation import PromptGuard
     from promptguard.evaluators.prompts import trial_cases
-    from promptguard.guard import PromptGuard
 
     tried: list[_TriedCase] = []
     guard = PromptGuard(PromptGuardConfig(models=(model,)))

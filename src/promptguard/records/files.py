@@ -173,7 +173,7 @@ def _parquet_rows(path: str) -> Iterator[Row]:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise ConfigError(
-            "Parquet needs pyarrow; install it with `pip install promptguard[parquet]`."
+            "Parquet needs pyarrow; install it with `pip install ayniguard[parquet]`."
         ) from None
     number = 0
     try:

@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from promptguard import __version__
 from promptguard.config import Settings
 from promptguard.controller import Controller
 from promptguard.errors import PromptGuardError, StoreError
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.providers import Endpoint, open_endpoint
 from promptguard.service.auth import Authenticator, check_host
 from promptguard.service.errors import api_error_of, error_response, invalid_fields
@@ -121,7 +121,7 @@ class Service:
     def _assembled(self, parts: Parts) -> FastAPI:
         app = FastAPI(
             title="promptguard",
-            version=version("promptguard"),
+            version=__version__,
             docs_url=None,
             redoc_url=None,
             lifespan=self._lifespan,

@@ -10,40 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from promptguard.controller import Controller
-from promptguard.core.prompt import without_lone_surrogates
 from promptguard.errors import StoreError
-from promptguard.fil.engine import FrozenInstinct
 from promptguard.risk.modes import mode_for
 from promptguard.service.intake import Admission, Intake
 from promptguard.service.lifecycle import Background
 from promptguard.service.telemetry import Telemetry, log
 from promptguard.service.wire import Completion
-from promptguard.signals.replies import classify_reply
-from promptguard.state import ReplyKind
-from promptguard.text.read import read_text
-from promptguard.turns.leaks import Protected, leak_in, protected_in
-from promptguard.verdict import Mode
+from promptguard.turns.leaks import protected_in
+from promptguard.turns.replies import ReplyWatch
 
-WATCH_FROM = Mode.SUSPECT
-# Instructions fit in a few sentences; a window of this size, moved by less than half of
-# itself, sees every one of them whole and keeps long answers cheap.
-WINDOW_CHARS = 2000
-_STEP_CHARS = 800
 JUDGE_EVERY_CHARS = 200
 # Up to here an answer is read in less time than it takes to hand it to a thread and back.
 SHORT_CHARS = 400
-# Steps and amounts are counted over this much of an answer at a time.
-_DETAIL_CHARS = 8000
 # What is recorded of an answer; all of it is judged.
 MAX_RECORDED = 1_000_000
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
-_NOTHING = Protected(runs=frozenset(), secrets=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,72 +114,6 @@ class ReplyJudge:
         mode = max(admission.state.mode, reached)
         protected = protected_in(admission.system, spoken=admission.spoken)
         return ReplyWatch(judge.instinct, mode, protected=protected)
-
-
-class ReplyWatch:
-    """Reads one answer as it grows; `is_bad` stays true once it is."""
-
-    def __init__(
-        self, instinct: FrozenInstinct, mode: Mode, *, protected: Protected = _NOTHING
-    ) -> None:
-        self._instinct = instinct
-        self._is_suspect = mode >= WATCH_FROM
-        self._protected = protected
-        # The end of what was read before: what is said across two pieces is read whole.
-        self._tail = ""
-        self.reason = ""
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether the answer is to be cut."""
-        return bool(self.reason)
-
-    def feed(self, piece: str) -> bool:
-        """Judge the answer with `piece` added to it; returns `is_bad`."""
-        if self.is_bad or not piece:
-            return self.is_bad
-        known = len(self._tail)
-        # Models send emoji in halves, one surrogate per chunk.
-        text = without_lone_surrogates(self._tail + piece)
-        self.reason = self._violation(text, known) or self._detail(text, known)
-        self._tail = (self._tail + piece)[-_DETAIL_CHARS:]
-        return self.is_bad
-
-    def _violation(self, text: str, known: int) -> str:
-        # Windows that end in text not read before; earlier ones were judged already.
-        start = max(0, known - WINDOW_CHARS + _STEP_CHARS)
-        for at in range(start, len(text), _STEP_CHARS):
-            window = text[at : at + WINDOW_CHARS]
-            if leak := leak_in(window, self._protected):
-                return leak
-            reading = self._instinct.assess(read_text(_without_refusals(window)), now=0.0)
-            if reading.is_hard:
-                return "a hard violation"
-            if self._is_suspect and reading.is_blocking and reading.violated:
-                return "a violation in a suspect conversation"
-            if at + WINDOW_CHARS >= len(text):
-                break
-        return ""
-
-    def _detail(self, text: str, known: int) -> str:
-        if not self._is_suspect:
-            return ""
-        step = _DETAIL_CHARS // 2
-        for at in range(max(0, known - step), len(text), step):
-            kind = classify_reply(_without_refusals(text[at : at + _DETAIL_CHARS]))
-            if kind is ReplyKind.OPERATIONAL:
-                return "operational detail in a suspect conversation"
-            if at + _DETAIL_CHARS >= len(text):
-                break
-        return ""
-
-
-def _without_refusals(text: str) -> str:
-    """Return `text` without the sentences that refuse: they may name what they refuse."""
-    if classify_reply(text) not in (ReplyKind.REFUSED, ReplyKind.PARTIAL):
-        return text
-    sentences = _SENTENCE_END.split(text)
-    return "\n".join(s for s in sentences if classify_reply(s) is not ReplyKind.REFUSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

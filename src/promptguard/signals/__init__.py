@@ -8,6 +8,7 @@ after them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 
@@ -34,7 +35,7 @@ _MODULES = (
 )
 
 
-def load_signals(names: tuple[str, ...] | None = None) -> tuple[tuple[str, Signal], ...]:
+def load_signals(names: Sequence[str] | None = None) -> tuple[tuple[str, Signal], ...]:
     """Return the signals of these names, or all, in the order in which they are computed."""
     registry = _registered()
     chosen = registry.names() if names is None else names

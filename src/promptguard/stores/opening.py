@@ -60,6 +60,6 @@ def _open_postgres(url: str, *, must_exist: bool = False) -> SessionStore:
         from promptguard.stores.postgres import PostgresStore
     except ImportError:
         raise ConfigError(
-            "The PostgreSQL store needs the extra `postgres`: pip install 'promptguard[postgres]'."
+            "The PostgreSQL store needs the extra `postgres`: pip install 'ayniguard[postgres]'."
         ) from None
     return PostgresStore(url, must_exist=must_exist)

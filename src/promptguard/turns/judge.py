@@ -106,11 +106,12 @@ class TurnJudge:
     ) -> tuple[Verdict, SessionState]:
         """Return the verdict on one more turn, and the state with that turn recorded."""
         ctx = self.context_of(state, turn, now=max(now, state.updated))
-        scores = self._scores(ctx)
-        if self._is_in_doubt(ctx, scores):
+        # A turn of an agent's loop brings contents and no words: the user did nothing in it.
+        scores = self._scores(ctx) if turn.text.strip() or not turn.contents else ()
+        if scores and self._is_in_doubt(ctx, scores):
             ctx = self._deepened(ctx, turn)
             scores = self._scores(ctx)
-        findings = self.contents.judge(turn.contents, turn.text)
+        findings = self.contents.judge(turn.contents, task_of(state, turn))
         return self._decided(ctx, turn, scores, findings)
 
     def reconsider(
@@ -353,6 +354,12 @@ def _with_contents(
 def system_of(state: SessionState, turn: TurnInput) -> str:
     """Return what the readers see of the application's prompt: this turn's, else the last given."""
     return focused(turn.system) if turn.system else state.system
+
+
+def task_of(state: SessionState, turn: TurnInput) -> str:
+    """Return what the user asked for: in an agent's loop, contents come after the words."""
+    asked = (record.excerpt for record in reversed(state.recent) if record.excerpt)
+    return turn.text or next(asked, "")
 
 
 def said_before(state: SessionState) -> list[Message]:

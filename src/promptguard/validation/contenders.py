@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from promptguard.config import ControllerConfig, PromptGuardConfig, Settings
 from promptguard.core.ensemble import MERGES
 from promptguard.errors import DataError
-from promptguard.guard import PromptGuard
+from promptguard.evaluation import PromptGuard
 from promptguard.signals import load_signals
 from promptguard.turns.judge import MODEL_SIGNALS, TurnJudge
 

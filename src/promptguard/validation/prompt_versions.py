@@ -14,6 +14,7 @@ from promptguard.conversation import Message, Role
 from promptguard.core.decision import Decision
 from promptguard.core.prompt import PromptInput
 from promptguard.errors import ConfigError
+from promptguard.evaluation import BatchItem, PromptGuard
 from promptguard.evaluators.metrics import ReciprocityMetrics
 from promptguard.evaluators.prompts import (
     EvaluationPrompt,
@@ -21,7 +22,6 @@ from promptguard.evaluators.prompts import (
     evaluation_prompts,
     user_prompt,
 )
-from promptguard.guard import BatchItem, PromptGuard
 from promptguard.usage import Usage
 from promptguard.validation.compare import mcnemar
 from promptguard.validation.dataset import Case

@@ -30,7 +30,7 @@ from promptguard.validation.judging import CaseJudge
 from promptguard.workers import map_ordered
 
 OUTCOMES, SETTINGS = "outcomes.jsonl", "run.json"
-_PACKAGES = ("promptguard", "numpy", "onnxruntime", "tokenizers")
+_PACKAGES = ("ayniguard", "numpy", "onnxruntime", "tokenizers")
 
 
 def run_cases(

@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -23,6 +22,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from promptguard import __version__
 from promptguard.config import KeyConfig
 from promptguard.controller import Controller
 from promptguard.service.auth import Authenticator, Principal, local_only_error
@@ -277,7 +277,7 @@ async def not_found(request: Request, _: Exception) -> Response:
 
 def error_page(request: Request, title: str, text: str, status: int) -> HTMLResponse:
     """Return a page that says what is wrong and leads back."""
-    html = render("frame", "error", base_of(request), version("promptguard"), title, text)
+    html = render("frame", "error", base_of(request), __version__, title, text)
     return HTMLResponse(html, status_code=status, headers={"cache-control": "no-store"})
 
 
@@ -287,7 +287,7 @@ def safe_next(wanted: str) -> str:
 
 
 def _form(request: Request, wanted: str, *, error: str = "", status: int = 200) -> HTMLResponse:
-    html = render("frame", "login", base_of(request), version("promptguard"), wanted, error)
+    html = render("frame", "login", base_of(request), __version__, wanted, error)
     return HTMLResponse(html, status_code=status, headers={"cache-control": "no-store"})
 
 

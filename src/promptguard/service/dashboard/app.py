@@ -34,7 +34,7 @@ def mount_dashboard(
         from nicegui import core, ui
     except ImportError:
         raise ConfigError(
-            "The dashboard needs NiceGUI: pip install 'promptguard[service]', or set "
+            "The dashboard needs NiceGUI: pip install 'ayniguard[service]', or set "
             "service.dashboard to false."
         ) from None
     from promptguard.service.dashboard.access import PATH, Access, DashboardAuth, DashboardContext

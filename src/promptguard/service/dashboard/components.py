@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -19,6 +18,7 @@ from nicegui.elements.mixins.text_element import TextElement
 from nicegui.events import GenericEventArguments
 from starlette.requests import Request
 
+from promptguard import __version__
 from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey
 from promptguard.service.auth import Scope
@@ -130,7 +130,7 @@ def page_frame(request: Request, path: str, title: str) -> Iterator[Frame]:
     Where the store or a judge fails while it is placed, the page says so.
     """
     base = base_of(request)
-    ui.add_head_html(str(render("frame", "head", base, version("promptguard"))))
+    ui.add_head_html(str(render("frame", "head", base, __version__)))
     ui.page_title(f"{title} · promptguard")
     client = ui.context.client
     with client.layout:

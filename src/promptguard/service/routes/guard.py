@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from promptguard.config import ServiceConfig
 from promptguard.conversation import Role
+from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.metrics import metrics_as_json
-from promptguard.guard import PromptGuard
 from promptguard.protocols import ClientHints
 from promptguard.rubrics.contradiction import judge_contradiction
 from promptguard.service.auth import Scope, permitted

@@ -20,9 +20,10 @@ from promptguard.service.errors import error_responses
 from promptguard.service.history import ComparableMessage
 from promptguard.service.intake import Admission, Incoming
 from promptguard.service.openai_wire import read_messages, shown_in
-from promptguard.service.replies import ReplyRecorder, ReplyWatch
+from promptguard.service.replies import ReplyRecorder
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.verdicts import block_reason
+from promptguard.turns.replies import ReplyWatch
 from promptguard.verdict import Mode
 
 MAX_CALLS = 1000

@@ -1,0 +1,135 @@
+"""Many conversations in, one verdict each out: lists, iterators and tables, on all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from promptguard.config import ControllerConfig
+from promptguard.conversation import Message, Role, messages_from
+from promptguard.errors import InputError, ModelError, PromptGuardError
+from promptguard.records import FieldMap, Record
+from promptguard.records.record import id_of, record_from
+from promptguard.turns.input import Step, steps_of
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.walk import walk
+from promptguard.verdict import Action, Verdict
+from promptguard.workers import default_jobs, map_ordered
+
+_FLAGGING = frozenset({Action.BLOCK, Action.REVIEW, Action.STRIP})
+# A process takes seconds to start and to load the model.
+_WORTH_A_PROCESS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationVerdict:
+    """The verdicts on every turn of one conversation, or why there are none.
+
+    `number` counts the conversations from 0; `id` is the row's own, where it has one.
+    """
+
+    number: int
+    id: str | int
+    verdicts: tuple[Verdict, ...] = ()
+    error: str = ""
+
+    @property
+    def is_flagged(self) -> bool:
+        """Whether the policy would have acted on any turn."""
+        return any(verdict.action in _FLAGGING for verdict in self.verdicts)
+
+    @property
+    def risk(self) -> float:
+        """The highest risk of a turn."""
+        return max((verdict.turn_risk for verdict in self.verdicts), default=0.0)
+
+
+def judge_corpus(
+    source: object,
+    config: ControllerConfig,
+    *,
+    judge: TurnJudge | None = None,
+    jobs: int | None = None,
+) -> Generator[ConversationVerdict, None, None]:
+    """Yield a verdict for each conversation of `source`, in order.
+
+    A `judge` that is given stays in this process. By default small lists do, too.
+    """
+    if jobs is None:
+        is_small = isinstance(source, Sequence) and len(source) < _WORTH_A_PROCESS
+        jobs = 1 if is_small else default_jobs()
+    opener: Callable[[], TurnJudge] = partial(TurnJudge.open, config)
+    if judge is not None:
+        jobs, opener = 1, lambda: judge
+    items = enumerate(rows_of(source))
+    return map_ordered(partial(_open, opener), items, jobs=jobs, lost=_lost)
+
+
+def rows_of(source: object) -> Iterator[object]:
+    """Return the rows of a list, an iterator, a data frame, an Arrow table or a data set."""
+    if isinstance(source, (str, bytes, Mapping)):
+        raise InputError("Give a list of conversations; `judge` takes a single one.")
+    if hasattr(source, "iter_rows") and hasattr(source, "columns"):  # polars
+        return iter(source.iter_rows(named=True))
+    if hasattr(source, "to_batches") and hasattr(source, "schema"):  # Arrow
+        return (row for batch in source.to_batches() for row in batch.to_pylist())
+    if hasattr(source, "itertuples") and hasattr(source, "columns"):  # pandas
+        names = [str(name) for name in source.columns]
+        cells = source.itertuples(index=False, name=None)
+        return (dict(zip(names, row, strict=True)) for row in cells)
+    if isinstance(source, Iterable):
+        return iter(source)
+    raise InputError("Conversations must be a list, an iterator or a table.")
+
+
+_Item = tuple[int, object]
+
+
+def _open(
+    opener: Callable[[], TurnJudge],
+) -> Callable[[Sequence[_Item]], Sequence[ConversationVerdict]]:
+    return partial(_judge_items, opener())
+
+
+def _judge_items(judge: TurnJudge, items: Sequence[_Item]) -> Sequence[ConversationVerdict]:
+    return [_judge_item(judge, number, row) for number, row in items]
+
+
+def _judge_item(judge: TurnJudge, number: int, row: object) -> ConversationVerdict:
+    try:
+        record = _record(number, row)
+        steps = _steps(record)
+        verdicts = tuple(verdict for verdict, _ in walk(judge, steps, session_id=str(record.id)))
+    except ModelError:
+        raise
+    except PromptGuardError as error:
+        return ConversationVerdict(number=number, id=number, error=str(error))
+    except Exception as error:  # one conversation must not take the others with it
+        reason = f"Judging failed with {type(error).__name__}."
+        return ConversationVerdict(number=number, id=number, error=reason)
+    return ConversationVerdict(number=number, id=record.id, verdicts=verdicts)
+
+
+def _steps(record: Record) -> tuple[Step, ...]:
+    steps = steps_of(record.messages)
+    if not steps:
+        raise InputError("There is no user or tool message to judge.")
+    return steps
+
+
+def _record(number: int, row: object) -> Record:
+    if isinstance(row, Mapping):
+        record = record_from(row, file="", number=number, fields=FieldMap())
+        return record if id_of(row, FieldMap()) is not None else replace(record, id=number)
+    if isinstance(row, str):
+        messages: tuple[Message, ...] = (Message(role=Role.USER, content=row),)
+    else:
+        messages = messages_from(row)
+    return Record(id=number, messages=messages, file="", number=number)
+
+
+def _lost(item: _Item) -> ConversationVerdict:
+    number, _ = item
+    reason = "Judging ended its process; the conversation may be too large."
+    return ConversationVerdict(number=number, id=number, error=reason)

@@ -1,0 +1,137 @@
+"""LiteLLM: a guardrail inside the proxy's process, without a service of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from promptguard.config import ControllerConfig, load_settings
+from promptguard.conversation import Message, Role, text_of
+from promptguard.guard import AsyncGuard
+from promptguard.integrations.extras import missing
+from promptguard.risk.policy import STRIPPED
+
+try:
+    from litellm.exceptions import GuardrailRaisedException
+    from litellm.integrations.custom_guardrail import CustomGuardrail
+except ImportError as error:
+    raise missing("litellm", error) from None
+
+# What the proxy writes in place of header values that it does not pass on.
+_SCRUBBED = "[present]"
+
+
+class GuardGuardrail(CustomGuardrail):
+    """Name it in the proxy's configuration as `guardrail: promptguard.integrations.litellm.…`.
+
+    Settings come from PROMPTGUARD_CONFIG, the environment and promptguard.yaml. A blocked turn
+    or answer is HTTP 400; poisoned tool results and tool descriptions are replaced.
+    """
+
+    def __init__(
+        self,
+        config: ControllerConfig | None = None,
+        *,
+        guard: AsyncGuard | None = None,
+        **rest: Any,
+    ) -> None:
+        super().__init__(**rest)
+        self.guard = guard or AsyncGuard(config or load_settings().conversation)
+
+    async def apply_guardrail(
+        self,
+        inputs: Any,
+        request_data: Any,
+        input_type: str,
+        logging_obj: Any = None,
+    ) -> Any:
+        """Judge a request or a response; returns the inputs with what is poisoned replaced."""
+        del logging_obj
+        if input_type == "response":
+            return await self._response(inputs, request_data)
+        return await self._request(inputs, request_data)
+
+    async def _request(self, inputs: Any, request_data: Mapping[str, Any]) -> Any:
+        messages: Sequence[Any] = inputs.get("structured_messages") or [
+            Message(role=Role.USER, content=text) for text in inputs.get("texts", ())
+        ]
+        if messages:
+            result = await self.guard.judge(messages, session_of(request_data))
+            if result.is_blocked:
+                raise self._blocked()
+            hidden = {text_of(_content(messages[index])) for index in result.withheld}
+            inputs = _replaced(inputs, hidden)
+        if inputs.get("tools"):
+            inputs = {**inputs, "tools": [await self._tool(tool) for tool in inputs["tools"]]}
+        return inputs
+
+    async def _response(self, inputs: Any, request_data: Mapping[str, Any]) -> Any:
+        session = session_of(request_data)
+        for text in inputs.get("texts", ()):
+            if text and (await self.guard.judge_reply(text, session)).is_blocked:
+                raise self._blocked()
+        for call in inputs.get("tool_calls", ()):
+            arguments = _arguments(call)
+            if arguments and (await self.guard.judge_reply(arguments)).is_blocked:
+                raise self._blocked()
+        return inputs
+
+    async def _tool(self, tool: Any) -> Any:
+        """Return a tool's definition, with a note for a description that carries orders."""
+        function = tool.get("function") if isinstance(tool, Mapping) else None
+        text = function.get("description") if isinstance(function, Mapping) else None
+        if not isinstance(text, str) or not text or function is None:
+            return tool
+        origin = f"tools[{function.get('name')}].description"
+        screened = await self.guard.screen(text, origin=origin)
+        if screened == text:
+            return tool
+        return {**tool, "function": {**function, "description": screened}}
+
+    def _blocked(self) -> Exception:
+        made: Exception = GuardrailRaisedException(
+            guardrail_name=self.guardrail_name,
+            message=self.guard.config.refusal,
+            should_wrap_with_default_message=False,
+            blocked_content=True,
+        )
+        return made
+
+
+def session_of(request_data: Mapping[str, Any]) -> str | None:
+    """Return the session's id, bound to the caller's key and end user; None where none is named.
+
+    Two keys, and two users of one key, never share a session, whatever name they give it.
+    """
+    metadata = request_data.get("metadata") or request_data.get("litellm_metadata") or {}
+    named = (
+        request_data.get("litellm_session_id")
+        or metadata.get("session_id")
+        or request_data.get("session_id")
+    )
+    if not named or named == _SCRUBBED:
+        return None
+    who = (
+        metadata.get("user_api_key_hash") or metadata.get("user_api_key") or "",
+        request_data.get("user") or metadata.get("user_api_key_end_user_id") or "",
+    )
+    return json.dumps([*map(str, who), str(named)])
+
+
+def _replaced(inputs: Any, hidden: set[str]) -> Any:
+    if not hidden:
+        return inputs
+    texts = [STRIPPED if text in hidden else text for text in inputs.get("texts", ())]
+    return {**inputs, "texts": texts}
+
+
+def _content(message: Any) -> Any:
+    return message.get("content") if isinstance(message, Mapping) else message.content
+
+
+def _arguments(call: Any) -> str:
+    function = call.get("function") if isinstance(call, Mapping) else getattr(call, "function", {})
+    if isinstance(function, Mapping):
+        return str(function.get("arguments") or "")
+    return str(getattr(function, "arguments", "") or "")

@@ -1,0 +1,85 @@
+"""OpenAI Agents SDK: guardrails for input, output and tool output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from promptguard.config import ControllerConfig
+from promptguard.conversation import Role, messages_from
+from promptguard.errors import Blocked
+from promptguard.guard import AsyncGuard
+from promptguard.integrations.extras import missing
+
+try:
+    from agents import (
+        GuardrailFunctionOutput,
+        InputGuardrail,
+        OutputGuardrail,
+        ToolGuardrailFunctionOutput,
+        ToolOutputGuardrail,
+    )
+except ImportError as error:
+    raise missing("openai-agents", error) from None
+
+Session = Callable[[Any], str | None]
+"""Returns the session's id from the object that was given to `Runner.run(context=...)`."""
+
+
+class Guardrails:
+    """Holds `input`, `output` and `tool_output`, to be given to agents and tools.
+
+    `session` names the conversation; without it the input is judged as a whole. A blocked turn
+    or answer trips the wire; a poisoned tool output is replaced and the run goes on.
+    """
+
+    def __init__(
+        self,
+        config: ControllerConfig | None = None,
+        *,
+        guard: AsyncGuard | None = None,
+        session: Session = lambda _: None,
+    ) -> None:
+        self.guard = guard or AsyncGuard(config)
+        self._session = session
+        # Not in parallel: a blocked turn must not have reached the model.
+        self.input = InputGuardrail(self._input, name="promptguard", run_in_parallel=False)
+        self.output = OutputGuardrail(self._output, name="promptguard")
+        self.tool_output = ToolOutputGuardrail(self._tool_output, name="promptguard")
+
+    async def _input(self, context: Any, agent: Any, given: Any) -> Any:
+        result = await self.guard.judge(given, self._session(context.context), _instructions(agent))
+        return GuardrailFunctionOutput(
+            output_info=result.verdict.to_dict(), tripwire_triggered=result.is_blocked
+        )
+
+    async def _output(self, context: Any, agent: Any, output: Any) -> Any:
+        verdict = await self.guard.judge_reply(
+            str(output), self._session(context.context), _instructions(agent) or ""
+        )
+        return GuardrailFunctionOutput(output_info=verdict, tripwire_triggered=verdict.is_blocked)
+
+    async def _tool_output(self, data: Any) -> Any:
+        text = str(data.output)
+        try:
+            screened = await self.guard.screen(
+                text, _task(data.context), f"tool:{data.context.tool_name}"
+            )
+        except Blocked as blocked:
+            return ToolGuardrailFunctionOutput.raise_exception(output_info=blocked.verdict)
+        if screened == text:
+            return ToolGuardrailFunctionOutput.allow()
+        return ToolGuardrailFunctionOutput.reject_content(screened)
+
+
+def _instructions(agent: Any) -> str | None:
+    text = getattr(agent, "instructions", None)
+    return text if isinstance(text, str) else None
+
+
+def _task(context: Any) -> str:
+    items = getattr(context, "turn_input", None)
+    if not items:
+        return ""
+    asked = [m.content for m in messages_from(list(items)) if m.role is Role.USER]
+    return asked[-1] if asked else ""

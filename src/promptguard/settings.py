@@ -1,0 +1,128 @@
+"""Where settings come from: a file, the project's table and the environment, as plain data."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from promptguard.errors import ConfigError
+
+PREFIX = "PROMPTGUARD_"
+FILE_VARIABLE = "PROMPTGUARD_CONFIG"
+FILE_NAME = "promptguard.yaml"
+PROJECT_FILE = "pyproject.toml"
+SECTIONS = ("evaluation", "conversation", "service")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Settings as they were written, and where: `where` opens every complaint about them."""
+
+    values: Mapping[str, Any]
+    where: str
+
+
+def read_source(
+    path: str | Path | None, env: Mapping[str, str], folder: Path | None = None
+) -> Source:
+    """Return the settings of the first place that has any, with the environment's over them.
+
+    Places: `path`, the file that PROMPTGUARD_CONFIG names, promptguard.yaml in `folder` (the
+    working folder), and [tool.promptguard] in its pyproject.toml. `${NAME}` in a string is
+    replaced from the environment; a missing name is an error.
+    """
+    found = _read_place(path or env.get(FILE_VARIABLE), folder or Path())
+    try:
+        values = _interpolated(found.values, env)
+    except ConfigError as error:
+        raise ConfigError(f"{found.where}: {error}") from None
+    variables = sorted(name for name in env if name.startswith(PREFIX) and "__" in name)
+    for name in variables:
+        values = _overridden(values, name, env[name])
+    places = [place for place in (found.where, *variables) if place]
+    return Source(values=values, where=", ".join(places))
+
+
+def _read_place(path: str | Path | None, folder: Path) -> Source:
+    if path:
+        return _read_yaml(Path(path))
+    if (folder / FILE_NAME).is_file():
+        return _read_yaml(folder / FILE_NAME)
+    project = folder / PROJECT_FILE
+    if project.is_file():
+        return _read_project(project)
+    return Source(values={}, where="")
+
+
+def _read_yaml(path: Path) -> Source:
+    try:
+        body = yaml.safe_load(_text(path)) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}.") from None
+    if not isinstance(body, dict):
+        raise ConfigError(f"{path} must hold a mapping of settings.")
+    return Source(values=body, where=str(path))
+
+
+def _read_project(path: Path) -> Source:
+    try:
+        body = tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError:
+        return Source(values={}, where="")  # somebody else's file, and not ours to complain about
+    table = body.get("tool", {}).get("promptguard")
+    if table is None:
+        return Source(values={}, where="")
+    where = f"{path} [tool.promptguard]"
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} must be a table of settings.")
+    return Source(values=table, where=where)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the configuration {path}: {error}.") from None
+
+
+def _overridden(values: Mapping[str, Any], name: str, text: str) -> dict[str, Any]:
+    """Return the settings with what one variable says; its value is written as in YAML."""
+    path = name.removeprefix(PREFIX).lower().split("__")
+    if path[0] not in SECTIONS or not all(path):
+        known = ", ".join(f"{PREFIX}{section.upper()}__" for section in SECTIONS)
+        raise ConfigError(f"{name} names no section; begin it with one of {known}.")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"{name} is not a value that YAML can read; quote it.") from None
+    return _put(values, path, value)
+
+
+def _put(values: Mapping[str, Any], path: list[str], value: object) -> dict[str, Any]:
+    first, *rest = path
+    if not rest:
+        return {**values, first: value}
+    inner = values.get(first)
+    return {**values, first: _put(inner if isinstance(inner, Mapping) else {}, rest, value)}
+
+
+def _interpolated(value: Any, env: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _interpolated(item, env) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_interpolated(item, env) for item in value]
+    if isinstance(value, str):
+        return re.sub(r"\$\{(\w+)\}", lambda match: _from_env(match[1], env), value)
+    return value
+
+
+def _from_env(name: str, env: Mapping[str, str]) -> str:
+    if name not in env:
+        raise ConfigError(f"The configuration uses ${{{name}}}, which is not set; set it.")
+    return env[name]

@@ -1,0 +1,168 @@
+"""A message list as exchanges, and which of them a session has not seen yet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from promptguard.conversation import Message, Role
+from promptguard.risk.policy import STRIPPED
+from promptguard.state import TranscriptEntry
+from promptguard.turns.input import Content, TurnInput
+from promptguard.turns.remember import content_hash
+from promptguard.verdict import Action, Verdict
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What came between two messages of the assistant, and the assistant's answer to it.
+
+    User messages without an answer in between are one turn: they reach the model together.
+    `places` are the indices of `contents` in the message list.
+    """
+
+    text: str = ""
+    contents: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
+    reply: str | None = None
+    timestamp: float | None = None
+
+    @property
+    def digest(self) -> str:
+        """What a stored turn with the same words and contents has as its digest."""
+        return _digest((content_hash(self.text), *map(content_hash, self.contents)))
+
+    def turn(self, system: str) -> TurnInput:
+        """Return the exchange as it is judged."""
+        contents = tuple(Content(text=text) for text in self.contents)
+        return TurnInput(text=self.text, contents=contents, system=system)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTurn:
+    """A recorded turn: its digest, whether it has an answer, and its verdict."""
+
+    digest: str
+    is_answered: bool
+    verdict: Verdict | None
+    stripped: frozenset[str]
+
+
+def exchanges_of(messages: Sequence[Message]) -> tuple[Exchange, ...]:
+    """Cut a conversation into exchanges; without user or tool messages there is an empty one."""
+    made: list[Exchange] = []
+    is_open = False
+    for index, message in enumerate(messages):
+        if message.role is Role.SYSTEM:
+            continue
+        if message.role is Role.ASSISTANT:
+            if made:
+                made[-1] = _answered(made[-1], message.content)
+            is_open = False
+            continue
+        if not is_open:
+            made.append(Exchange(timestamp=message.timestamp))
+            is_open = True
+        made[-1] = _with(made[-1], message, index)
+    return tuple(made) or (Exchange(),)
+
+
+def system_of(messages: Iterable[Message]) -> str:
+    """Return what the application told the model."""
+    return "\n".join(m.content for m in messages if m.role is Role.SYSTEM and m.content)
+
+
+def chain_of(exchanges: Sequence[Exchange], system: str) -> list[bytes]:
+    """Return a name for each beginning of a conversation: a chain of hashes over its messages."""
+    names: list[bytes] = []
+    chain = system
+    for exchange in exchanges:
+        link = f"{chain}\0{exchange.digest}".encode("utf-8", "replace")
+        names.append(hashlib.blake2b(link, digest_size=16).digest())
+        chain = f"{names[-1].hex()}\0{content_hash(exchange.reply or '')}"
+    return names
+
+
+def stored_turns(entries: Sequence[TranscriptEntry]) -> tuple[StoredTurn, ...]:
+    """Return the recorded turns of a session in order."""
+    turns: dict[int, list[TranscriptEntry]] = {}
+    for entry in entries:
+        turns.setdefault(entry.turn, []).append(entry)
+    return tuple(_stored(turn) for _, turn in sorted(turns.items()))
+
+
+def unseen(given: Sequence[Exchange], stored: Sequence[StoredTurn]) -> tuple[Exchange, ...]:
+    """Return the exchanges that were not judged before.
+
+    A list that continues the recorded turns, whole or from any turn on, is new behind them. In
+    one that does not, everything unknown is new, and always its last exchange.
+    """
+    known = [turn.digest for turn in stored]
+    digests = [exchange.digest for exchange in given]
+    if "" in known:  # nothing was kept that a message could be recognised by
+        return tuple(given[-1:])
+    for count in range(min(len(digests), len(known)), 0, -1):
+        if digests[:count] == known[-count:]:
+            new = tuple(given[count:])
+            # The same words after an answer are said anew, unless the answer is in the list.
+            is_alone = len(given) == 1 and given[0].reply is None
+            return tuple(given) if is_alone and stored[-1].is_answered else new
+    return (*(e for e in given[:-1] if e.digest not in known), *given[-1:])
+
+
+def without_withheld(messages: Sequence[T], withheld: Sequence[int]) -> list[T]:
+    """Return a message list with a note in place of what the model must not see.
+
+    Takes the same forms of messages as `judge`, and leaves the given ones as they are.
+    """
+    hidden = frozenset(withheld)
+    return [_noted(item) if index in hidden else item for index, item in enumerate(messages)]
+
+
+def _noted(message: Any) -> Any:
+    if isinstance(message, dict):
+        return {**message, "output" if "output" in message else "content": STRIPPED}
+    if isinstance(message, Message):
+        return replace(message, content=STRIPPED)
+    return message.model_copy(update={"content": STRIPPED})
+
+
+def _with(exchange: Exchange, message: Message, index: int) -> Exchange:
+    if message.role is Role.TOOL:
+        return replace(
+            exchange,
+            contents=(*exchange.contents, message.content),
+            places=(*exchange.places, index),
+        )
+    text = f"{exchange.text}\n{message.content}" if exchange.text else message.content
+    return replace(exchange, text=text)
+
+
+def _answered(exchange: Exchange, text: str) -> Exchange:
+    reply = "\n".join(part for part in (exchange.reply, text) if part)
+    return replace(exchange, reply=reply)
+
+
+def _stored(entries: Sequence[TranscriptEntry]) -> StoredTurn:
+    verdict = next((Verdict.from_json(e.verdict) for e in entries if e.verdict), None)
+    contents = [e.content_hash for e in entries if e.role is Role.TOOL]
+    hashes = [*(e.content_hash for e in entries if e.role is Role.USER), *contents]
+    findings = verdict.content if verdict is not None else ()
+    return StoredTurn(
+        digest=_digest(hashes) if all(hashes) else "",
+        is_answered=any(e.role is Role.ASSISTANT for e in entries),
+        verdict=verdict,
+        stripped=frozenset(
+            contents[f.index]
+            for f in findings
+            if f.action is Action.STRIP and f.index < len(contents)
+        ),
+    )
+
+
+def _digest(hashes: Iterable[str]) -> str:
+    return hashlib.blake2b("\0".join(hashes).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,102 @@
+"""Where settings are found, what overrides them, and what an error names."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from promptguard.config import ControllerConfig, PromptGuardConfig, Settings, load_settings
+from promptguard.errors import ConfigError
+from promptguard.settings import read_source
+
+
+def test_without_anything_the_defaults_hold(tmp_path: Path, monkeypatch) -> None:
+    """An empty folder and an empty environment say nothing."""
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(env={}) == Settings()
+
+
+def test_a_file_in_the_working_folder_is_found(tmp_path: Path, monkeypatch) -> None:
+    """promptguard.yaml goes before the project's table."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.promptguard.conversation]\npreset = "strict"\n')
+    assert load_settings(env={}).conversation.preset == "strict"
+    (tmp_path / "promptguard.yaml").write_text("conversation: {preset: permissive}\n")
+    assert load_settings(env={}).conversation.preset == "permissive"
+
+
+def test_a_named_file_goes_first(tmp_path: Path, monkeypatch) -> None:
+    """The argument goes before the variable, and both before what is found."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "promptguard.yaml").write_text("service: {port: 1}\n")
+    (tmp_path / "named.yaml").write_text("service: {port: 2}\n")
+    (tmp_path / "given.yaml").write_text("service: {port: 3}\n")
+    env = {"PROMPTGUARD_CONFIG": "named.yaml"}
+    assert load_settings(env=env).service.port == 2
+    assert load_settings("given.yaml", env).service.port == 3
+
+
+def test_variables_override_the_file(tmp_path: Path) -> None:
+    """Values are written as in YAML; what they do not name stays."""
+    path = tmp_path / "a.yaml"
+    path.write_text("conversation: {preset: strict, policy: {steer_from: SUSPECT}}\n")
+    env = {
+        "PROMPTGUARD_CONVERSATION__POLICY__BLOCK_FROM": "UNSAFE",
+        "PROMPTGUARD_CONVERSATION__SIGNALS": "[fil, semantic]",
+        "PROMPTGUARD_CONVERSATION__USE_MODEL": "false",
+        "PROMPTGUARD_SERVICE__PORT": "9000",
+    }
+    settings = load_settings(path, env)
+    assert settings.conversation.policy.block_from == "UNSAFE"
+    assert settings.conversation.policy.steer_from == "SUSPECT"
+    assert settings.conversation.signals == ("fil", "semantic")
+    assert settings.conversation.use_model is False
+    assert settings.service.port == 9000
+
+
+def test_errors_name_file_section_and_setting(tmp_path: Path) -> None:
+    """Also where the setting is deep in the file."""
+    path = tmp_path / "a.yaml"
+    path.write_text("conversation: {policy: {block_form: UNSAFE}}\n")
+    with pytest.raises(ConfigError, match=r"a\.yaml.*conversation\.policy\.block_form"):
+        load_settings(path, {})
+
+
+def test_errors_name_the_project_table(tmp_path: Path, monkeypatch) -> None:
+    """A table is named by its file and heading."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.promptguard.service]\nport = -1\n")
+    with pytest.raises(ConfigError, match=r"pyproject\.toml \[tool\.promptguard\].*service\.port"):
+        load_settings(env={})
+
+
+def test_errors_name_the_variable() -> None:
+    """A value that does not fit, a section that does not exist, and text that is no YAML."""
+    with pytest.raises(ConfigError, match=r"PROMPTGUARD_SERVICE__PORT.*service\.port"):
+        load_settings(env={"PROMPTGUARD_SERVICE__PORT": "many"})
+    with pytest.raises(ConfigError, match="PROMPTGUARD_SERVER__PORT names no section"):
+        load_settings(env={"PROMPTGUARD_SERVER__PORT": "1"})
+    with pytest.raises(ConfigError, match="PROMPTGUARD_SERVICE__HOST is not a value"):
+        load_settings(env={"PROMPTGUARD_SERVICE__HOST": "[1"})
+
+
+def test_a_broken_project_file_of_someone_else_is_passed_over(tmp_path: Path) -> None:
+    """It may not be ours; a missing name in our own file is."""
+    (tmp_path / "pyproject.toml").write_text("[[[")
+    assert read_source(None, {}, tmp_path).values == {}
+    (tmp_path / "promptguard.yaml").write_text("service: {host: '${NOWHERE}'}\n")
+    with pytest.raises(ConfigError, match=r"promptguard\.yaml: .*NOWHERE"):
+        read_source(None, {}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [Settings(), ControllerConfig(signals=["fil"]), PromptGuardConfig(models=["a", "b"])],
+    ids=lambda config: type(config).__name__,
+)
+def test_configurations_can_be_pickled(config: object) -> None:
+    """Processes and clusters get them that way; lists were made tuples."""
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert not isinstance(getattr(config, "signals", None), list)
