@@ -83,6 +83,15 @@ class SqliteStore:
         check_key(key)
         return await self._reader.run(partial(statements.transcript, key=key))
 
+    async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
+        """Return the last `count` stored messages in order."""
+        check_key(key)
+        return await self._reader.run(partial(statements.tail, key=key, count=count))
+
+    async def check_writable(self) -> None:
+        """Write something that nobody sees; raises StoreError where that fails."""
+        await self._writer.run(statements.write_nothing)
+
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
         """Return the states that fit the query, in its order."""
         return await self._reader.run(partial(statements.sessions, query=query))
