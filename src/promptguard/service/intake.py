@@ -25,6 +25,7 @@ from promptguard.service.history import (
     compare,
     split_new,
 )
+from promptguard.service.queues import SessionQueues
 from promptguard.service.sessions import (
     DIGEST_BYTES,
     Owner,
@@ -121,6 +122,7 @@ class Intake:
         self._config = config
         self._clock = clock
         self._index = SessionIndex()
+        self._queues = SessionQueues()
         self._finder = SessionFinder(controller.store, self._index)
         self._harmless = HarmlessContents()
 
@@ -168,13 +170,14 @@ class Intake:
 
     async def _in_session(self, incoming: Incoming) -> Admission:
         """Find the session and judge the turn in it."""
-        async with self._finder.find(
+        found = self._finder.find(
             incoming.owner,
             incoming.messages,
             incoming.view,
             session_id=incoming.session_id,
             known=incoming.continues,
-        ) as key:
+        )
+        async with found as key, self._queues.turn_of(key):
             # A retry can overtake the attempt it repeats, on this guard or on another one. What
             # was written meanwhile may be this very turn, hence the new comparison.
             for _ in range(MAX_CONFLICTS):
