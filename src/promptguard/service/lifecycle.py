@@ -152,10 +152,6 @@ async def _judge_scenario(controller: Controller, scenario: Scenario, now: float
             await controller.record_reply(result, turn.reply, now=at)
 
 
-def _input_of(turn: ScenarioTurn) -> TurnInput:
-    return TurnInput(text=turn.user, contents=tuple(Content(text=text) for text in turn.tools))
-
-
 async def _logged(work: Work) -> None:
     """Await `work` and log its failure, which nobody else would see."""
     try:
