@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from promptguard.cancellation import checkpoint
 from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
 from promptguard.errors import InputError
@@ -104,6 +105,7 @@ class TurnJudge:
         self, state: SessionState, turn: TurnInput, *, now: float
     ) -> tuple[Verdict, SessionState]:
         """Return the verdict on one more turn, and the state with that turn recorded."""
+        checkpoint()
         ctx = self.context_of(state, turn, now=max(now, state.updated))
         scores = self._scores(ctx)
         if self._is_in_doubt(ctx, scores):
