@@ -84,7 +84,10 @@ class MemoryStore:
 
     async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
         """Return the last `count` stored messages in order."""
-        return (await self.transcript(key))[-count:]
+        session = self._open_sessions(key).get(key)
+        if session is None:
+            return ()
+        return tuple(session.entries[position] for position in sorted(session.entries)[-count:])
 
     async def check_writable(self) -> None:
         """Raise StoreError once the store is closed."""
