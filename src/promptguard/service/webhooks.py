@@ -92,7 +92,7 @@ class Webhooks:
         self._targets = tuple(
             _Target(
                 config=config,
-                secret=_secret_of(config, env),
+                secret=check_webhook(config, env),
                 queue=asyncio.Queue(max_queued),
             )
             for config in configs
@@ -210,7 +210,8 @@ def signature(secret: bytes, body: bytes, *, at: int) -> str:
     return f"t={at},v1={digest}"
 
 
-def _secret_of(config: WebhookConfig, env: Mapping[str, str]) -> bytes:
+def check_webhook(config: WebhookConfig, env: Mapping[str, str]) -> bytes:
+    """Return the secret of a webhook; raises ConfigError where events could be read or forged."""
     parts = urlsplit(config.url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ConfigError(
