@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from promptguard.protocols import SessionKey
+from promptguard.service.calls import Call, Lane, under_way
 from promptguard.service.errors import ApiError
-from promptguard.service.queues import CallerSlots, SessionQueues
+from promptguard.service.queues import CallerSlots, JudgingSlots, SessionQueues
 
 KEY = SessionKey(session_id="s")
 
@@ -66,4 +67,33 @@ def test_a_key_has_so_many_requests_at_once_and_no_more() -> None:
     with pytest.raises(KeyError), slots.slot("a", 1):
         raise KeyError
     with slots.slot("a", 1):
+        pass
+
+
+async def test_a_caller_with_one_turn_waits_for_one_of_another_at_most() -> None:
+    """Slots go to the callers in rotation, whoever has most waiting."""
+    slots, order = JudgingSlots({Lane.SHORT: 1}), []
+
+    async def turn(owner: str) -> None:
+        with under_way(Call(owner=owner)):
+            async with slots.slot():
+                order.append(owner)
+                await asyncio.sleep(0)
+
+    await asyncio.gather(*(turn("many") for _ in range(20)), turn("one"))
+    assert order.index("one") <= 2
+    assert len(order) == 21
+
+
+async def test_a_cancelled_turn_gives_its_slot_on() -> None:
+    """Before and after it was given one."""
+    slots = JudgingSlots({Lane.SHORT: 1})
+    async with slots.slot():
+        waiting = [asyncio.ensure_future(slots.slot().__aenter__()) for _ in range(2)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.sleep(0)
+    waiting[1].cancel()
+    await asyncio.wait(waiting)
+    async with asyncio.timeout(5), slots.slot():
         pass

@@ -25,7 +25,7 @@ from promptguard.service.history import (
     compare,
     split_new,
 )
-from promptguard.service.queues import SessionQueues
+from promptguard.service.queues import JudgingSlots, SessionQueues, judging_slots
 from promptguard.service.sessions import (
     DIGEST_BYTES,
     Owner,
@@ -126,6 +126,7 @@ class Intake:
         self._clock = clock
         self._index = SessionIndex()
         self._queues = SessionQueues()
+        self._slots = JudgingSlots(judging_slots(config()))
         self._finder = SessionFinder(controller.store, self._index)
         self._harmless = HarmlessContents()
 
@@ -180,7 +181,7 @@ class Intake:
             session_id=incoming.session_id,
             known=incoming.continues,
         )
-        async with found as key, self._queues.turn_of(key):
+        async with found as key, self._queues.turn_of(key), self._slots.slot():
             # A retry can overtake the attempt it repeats, on this guard or on another one. What
             # was written meanwhile may be this very turn, hence the new comparison.
             for _ in range(MAX_CONFLICTS):

@@ -1,13 +1,16 @@
-"""One at a time per session, and a bounded number at once per caller."""
+"""Who is served when: one turn at a time per session, callers in rotation, few at once each."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
+from promptguard.config import ServiceConfig
 from promptguard.protocols import SessionKey
+from promptguard.service.calls import Lane, current_call
 from promptguard.service.errors import ApiError
 
 MAX_WAITING = 256
@@ -51,6 +54,66 @@ class SessionQueues:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+class JudgingSlots:
+    """Lets a bounded number of turns be judged at once in each lane, callers in rotation.
+
+    A turn that waits here costs the event loop nothing, so that a caller with one request does
+    not wait for the loop's work on everybody else's.
+    """
+
+    def __init__(self, slots: Mapping[Lane, int]) -> None:
+        self._free = dict(slots)
+        self._waiting: dict[Lane, OrderedDict[str, deque[asyncio.Future[None]]]] = {
+            lane: OrderedDict() for lane in slots
+        }
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Hold a slot of the lane of the request under way for a block."""
+        call = current_call()
+        lane = call.lane
+        await self._enter(lane, call.owner)
+        try:
+            yield
+        finally:
+            self._leave(lane)
+
+    async def _enter(self, lane: Lane, owner: str) -> None:
+        if self._free[lane] > 0:
+            self._free[lane] -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[lane].setdefault(owner, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave(lane)  # the slot was ours already
+            raise
+
+    def _leave(self, lane: Lane) -> None:
+        """Give the slot to the next caller in rotation, or set it free."""
+        callers = self._waiting[lane]
+        while callers:
+            owner, turns = callers.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                callers[owner] = turns
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free[lane] += 1
+
+
+def judging_slots(config: ServiceConfig) -> dict[Lane, int]:
+    """Return how many turns each lane judges at once: enough to keep its threads at work."""
+    return {
+        Lane.SHORT: 2 * config.threads,
+        Lane.LONG: config.long_threads + 1,
+        Lane.HEAVY: config.heavy_threads + 1,
+    }
 
 
 class CallerSlots:
