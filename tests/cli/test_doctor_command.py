@@ -126,7 +126,10 @@ def test_a_database_is_called_only_on_request(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setattr("promptguard.stores.open_store", lambda url: MemoryStore())
     settings = "conversation: {store: 'postgresql://db.example/guard'}"
     assert "not called" in doctor(tmp_path, settings).output
-    assert "store connection: answers and can be written" in doctor(tmp_path, settings, "--endpoints").output
+    assert (
+        "store connection: answers and can be written"
+        in doctor(tmp_path, settings, "--endpoints").output
+    )
 
 
 def test_a_damaged_store_is_found_and_not_changed(tmp_path: Path) -> None:

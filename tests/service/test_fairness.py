@@ -121,14 +121,10 @@ async def test_heavy_calls_beyond_the_queue_are_refused(guarded, endless: Endles
         return guard.client.post("/v1/sessions/s/replay", json={"preset": "strict"})
 
     running = [asyncio.ensure_future(replay()) for _ in range(MAX_HEAVY_PER_CALLER + 1)]
-    while not endless.began.is_set():
-        await asyncio.sleep(0)
-    refused = None
-    while refused is None:
-        done = [task for task in running if task.done()]
-        refused = done[0].result() if done else None
-        running.append(asyncio.ensure_future(replay()))
-        await asyncio.sleep(0)
+    assert await asyncio.to_thread(endless.began.wait, 20)
+    running += [asyncio.ensure_future(replay()) for _ in range(2)]
+    done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    refused = done.pop().result()
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
     assert refused.headers["retry-after"]
     assert (await guard.chat("hello again", headers=SESSION)).status_code == 200

@@ -35,9 +35,9 @@ async def test_turns_of_one_session_go_one_after_the_other() -> None:
 async def test_sessions_do_not_wait_for_each_other() -> None:
     """A held session holds no other."""
     queues = SessionQueues()
-    async with queues.turn_of(KEY), asyncio.timeout(5):
-        async with queues.turn_of(SessionKey(session_id="other")):
-            assert len(queues) == 2
+    other = SessionKey(session_id="other")
+    async with queues.turn_of(KEY), asyncio.timeout(5), queues.turn_of(other):
+        assert len(queues) == 2
 
 
 async def test_too_many_waiting_turns_are_refused_and_leave_nothing_behind() -> None:

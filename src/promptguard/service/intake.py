@@ -247,9 +247,7 @@ class Intake:
         stored = await store.transcript(key)
         return stored, await self._against(stored, incoming)
 
-    async def _against(
-        self, stored: Sequence[TranscriptEntry], incoming: Incoming
-    ) -> Comparison:
+    async def _against(self, stored: Sequence[TranscriptEntry], incoming: Incoming) -> Comparison:
         # Where a block is an error, or the client refuses in its own words, it resends no refusal.
         hides_refusals = self._config().block_style == "error" or incoming.learns_replies
         return await asyncio.to_thread(

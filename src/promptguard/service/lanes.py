@@ -21,8 +21,10 @@ from promptguard.config import ServiceConfig
 from promptguard.service.calls import Call, Lane, current_call
 from promptguard.service.errors import ApiError
 
-# How long a heavy computation lets judging go first at each of its steps.
-PATIENCE_S = 0.02
+# How long a computation lets short turns go first at each of its steps (a window of text, a
+# turn). It goes on after that, so that it is slow while the service is full, and never stuck.
+PATIENCE_S = {Lane.SHORT: 0.0, Lane.LONG: 0.25, Lane.HEAVY: 0.5}
+_GLANCE_S = 0.01
 RETRY_AFTER_S = 2
 MAX_HEAVY = 16
 MAX_HEAVY_PER_CALLER = 2
@@ -161,8 +163,12 @@ class LaneExecutor(ThreadPoolExecutor):
         """
         if call.is_over:
             raise Abandoned
-        if call.lane is not Lane.SHORT and self._pools[Lane.SHORT].is_busy:
-            self._sleep(PATIENCE_S)
+        left_s = PATIENCE_S[call.lane]
+        while left_s > 0 and self._pools[Lane.SHORT].is_busy:
+            self._sleep(_GLANCE_S)
+            left_s -= _GLANCE_S
+            if call.is_over:
+                raise Abandoned
 
 
 def lane_limits(config: ServiceConfig) -> dict[Lane, LaneLimits]:

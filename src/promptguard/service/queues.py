@@ -110,7 +110,7 @@ class JudgingSlots:
 def judging_slots(config: ServiceConfig) -> dict[Lane, int]:
     """Return how many turns each lane judges at once: enough to keep its threads at work."""
     return {
-        Lane.SHORT: 2 * config.threads,
+        Lane.SHORT: config.threads,
         Lane.LONG: config.long_threads + 1,
         Lane.HEAVY: config.heavy_threads + 1,
     }

@@ -69,9 +69,7 @@ class Tracing:
                 fail(span, type(error).__name__)
                 raise
 
-    def upstream(
-        self, method: str, path: str, *, provider: str, base_url: str, model: str
-    ) -> Span:
+    def upstream(self, method: str, path: str, *, provider: str, base_url: str, model: str) -> Span:
         """Start the span of a call to the upstream; whoever starts it ends it.
 
         It is not made the current one: a stream ends in another task than it began in.
