@@ -18,8 +18,9 @@ from promptguard.errors import VersionConflict
 from promptguard.protocols import SessionKey
 from promptguard.service.auth import key_hash
 from promptguard.service.calls import Call, Lane, under_way
-from promptguard.service.lanes import MAX_HEAVY_PER_CALLER
-from promptguard.service.middleware import LONG_BODY_BYTES, MAX_BRACKETS
+from promptguard.service.lanes import LONG_BODY_BYTES, MAX_HEAVY_PER_CALLER
+from promptguard.service.middleware import MAX_BRACKETS
+from promptguard.service.openai_wire import ChatWire
 from promptguard.turns.input import TurnInput
 
 SESSION = {"x-session-id": "s"}
@@ -194,6 +195,22 @@ async def test_a_body_of_millions_of_lists_is_refused_unparsed(guarded, path: st
     body = b'{"messages": [' + b"[]," * (MAX_BRACKETS + 1) + b"[]]}"
     reply = await guard.client.post(path, content=body)
     assert (reply.status_code, reply.json()["error"]["code"]) == (413, "too_many_values")
+
+
+async def test_long_bodies_are_parsed_off_the_event_loop(guarded, monkeypatch) -> None:
+    """Megabytes of messages take their time, and others are served meanwhile."""
+    guard = await guarded()
+    threads, read = [], ChatWire.read_request
+
+    def noted(self: Any, *args: Any) -> Any:
+        threads.append(threading.current_thread())
+        return read(self, *args)
+
+    monkeypatch.setattr(ChatWire, "read_request", noted)
+    await guard.chat("hello")
+    await guard.chat("word " * LONG_BODY_BYTES)
+    assert threads[0] is threading.main_thread()
+    assert threads[1].name.startswith("promptguard-long")
 
 
 async def long_session(guard: Any, turns: int = 150) -> None:

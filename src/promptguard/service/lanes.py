@@ -8,6 +8,7 @@ computations one of them has waiting. The lane and the caller come from the requ
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import OrderedDict, deque
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from promptguard.config import ServiceConfig
 from promptguard.service.calls import Call, Lane, current_call
@@ -26,6 +27,8 @@ from promptguard.service.errors import ApiError
 PATIENCE_S = {Lane.SHORT: 0.0, Lane.LONG: 0.25, Lane.HEAVY: 0.5}
 _GLANCE_S = 0.01
 RETRY_AFTER_S = 2
+# A longer body makes its request a long one.
+LONG_BODY_BYTES = 16 * 1024
 MAX_HEAVY = 16
 MAX_HEAVY_PER_CALLER = 2
 P = ParamSpec("P")
@@ -169,6 +172,18 @@ class LaneExecutor(ThreadPoolExecutor):
             left_s -= _GLANCE_S
             if call.is_over:
                 raise Abandoned
+
+
+async def computed(
+    raw: bytes, work: Callable[Concatenate[bytes, P], T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Return `work(raw, ...)`, computed in a thread of the request's lane where `raw` is long.
+
+    For a short body the way to a thread and back takes longer than the work.
+    """
+    if len(raw) <= LONG_BODY_BYTES:
+        return work(raw, *args, **kwargs)
+    return await asyncio.to_thread(work, raw, *args, **kwargs)
 
 
 def lane_limits(config: ServiceConfig) -> dict[Lane, LaneLimits]:

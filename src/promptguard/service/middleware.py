@@ -18,7 +18,7 @@ from promptguard.cancellation import checkpoints
 from promptguard.service.auth import PRINCIPAL, Authenticator, Principal, local_only_error
 from promptguard.service.calls import Call, Lane, under_way
 from promptguard.service.errors import ApiError, error_response
-from promptguard.service.lanes import LaneExecutor
+from promptguard.service.lanes import LONG_BODY_BYTES, LaneExecutor
 from promptguard.service.queues import CallerSlots
 from promptguard.service.telemetry import Telemetry, log
 from promptguard.service.tracing import finish_request
@@ -28,8 +28,6 @@ from promptguard.service.upstream import disconnected
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 _GUARDED = ("/v1/", "/beta/", "/metrics")
 _HEAVY = re.compile(r"/v1/rubric/?|/v1/sessions/.+/(?:replay|explain)/?")
-# Above this a request is served by the threads for long ones.
-LONG_BODY_BYTES = 16 * 1024
 # To parse JSON takes its time for each list and object in it, whatever the number of bytes.
 MAX_BRACKETS = 200_000
 
