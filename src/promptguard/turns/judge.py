@@ -69,11 +69,22 @@ class TurnJudge:
     contents: ContentJudge
 
     @classmethod
-    def open(cls, config: ControllerConfig, *, encoder: Encoder | None = None) -> TurnJudge:
-        """Read what the configuration names; `encoder` replaces the embedded readers."""
+    def open(
+        cls,
+        config: ControllerConfig,
+        *,
+        encoder: Encoder | None = None,
+        instinct: FrozenInstinct | None = None,
+    ) -> TurnJudge:
+        """Read what the configuration names.
+
+        `encoder` replaces the embedded readers, `instinct` rules that were read before.
+        """
         weights = load_weights(Path(config.weights)) if config.weights else shipped_weights()
         priors = weights.priors_for(config.false_positive_budget or PRESETS[config.preset])
-        instinct = FrozenInstinct.load(extra_paths=config.rules, settings=config.temporal)
+        instinct = instinct or FrozenInstinct.load(
+            extra_paths=config.rules, settings=config.temporal
+        )
         signals = load_signals(config.signals)
         used: Encoder | None = None
         if config.use_model:
