@@ -2,7 +2,7 @@
 
 One guard with everything it detects runs on loopback before a model that answers at once. An
 honest caller with a key of its own has short conversations, first alone, then beside 64
-connections: sixty of ordinary traffic and four attackers, each with a key of its own, who replay
+connections: sixty of people who think between their turns and four attackers, each with a key of its own, who replay
 sessions of thousands of turns, send megabytes of new history, long messages, and many turns of one
 session at once. Reported is the honest caller's time per turn in both cases and their ratio.
 """
@@ -49,7 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0, help="Time for each measurement.")
     parser.add_argument("--connections", type=int, default=64, help="Of all others together.")
-    parser.add_argument("--think-s", type=float, default=0.5, help="Pause of ordinary callers.")
+    parser.add_argument("--think-s", type=float, default=4.0, help="Pause of ordinary callers.")
     parser.add_argument("--no-model", action="store_true", help="Judge by the rules alone.")
     parser.add_argument("--out", type=Path, default=Path("artifacts/fairness.json"))
     options = parser.parse_args()

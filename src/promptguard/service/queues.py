@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 
 from promptguard.config import ServiceConfig
 from promptguard.protocols import SessionKey
@@ -14,6 +15,7 @@ from promptguard.service.calls import Lane, current_call
 from promptguard.service.errors import ApiError
 
 MAX_WAITING = 256
+MAX_CALLERS = 10_000
 
 
 @dataclass(slots=True)
@@ -65,9 +67,11 @@ class JudgingSlots:
 
     def __init__(self, slots: Mapping[Lane, int]) -> None:
         self._free = dict(slots)
-        self._waiting: dict[Lane, OrderedDict[str, deque[asyncio.Future[None]]]] = {
-            lane: OrderedDict() for lane in slots
+        self._waiting: dict[Lane, dict[str, deque[asyncio.Future[None]]]] = {
+            lane: {} for lane in slots
         }
+        self._numbers = count(1)
+        self._served: OrderedDict[str, int] = OrderedDict()
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -83,6 +87,7 @@ class JudgingSlots:
     async def _enter(self, lane: Lane, owner: str) -> None:
         if self._free[lane] > 0:
             self._free[lane] -= 1
+            self._note(owner)
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting[lane].setdefault(owner, deque()).append(turn)
@@ -94,17 +99,24 @@ class JudgingSlots:
             raise
 
     def _leave(self, lane: Lane) -> None:
-        """Give the slot to the next caller in rotation, or set it free."""
+        """Give the slot to the caller that was not served for longest, or set it free."""
         callers = self._waiting[lane]
         while callers:
-            owner, turns = callers.popitem(last=False)
-            turn = turns.popleft()
-            if turns:
-                callers[owner] = turns
+            owner = min(callers, key=lambda each: self._served.get(each, 0))
+            turn = callers[owner].popleft()
+            if not callers[owner]:
+                del callers[owner]
             if not turn.done():
+                self._note(owner)
                 turn.set_result(None)
                 return
         self._free[lane] += 1
+
+    def _note(self, owner: str) -> None:
+        self._served[owner] = next(self._numbers)
+        self._served.move_to_end(owner)
+        if len(self._served) > MAX_CALLERS:
+            self._served.popitem(last=False)
 
 
 def judging_slots(config: ServiceConfig) -> dict[Lane, int]:

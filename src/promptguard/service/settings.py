@@ -131,3 +131,5 @@ def _check_fixed(old: Settings, new: Settings) -> None:
 def try_out(judge: TurnJudge) -> None:
     """Judge one harmless turn: loads what is loaded on first use, and raises what is broken."""
     judge.judge(SessionState(session_id="trial"), TurnInput(text="Good morning."), now=0.0)
+    if judge.encoder is not None:
+        judge.encoder.read_messages(("Good morning.",), thorough=True)
