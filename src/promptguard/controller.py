@@ -470,7 +470,8 @@ class Controller:
                 "There is no such session; `promptguard sessions list` shows what is stored."
             )
         state = await self.store.load(key)
-        return steps_from(entries, system=state.system if state is not None else "")
+        system = state.system if state is not None else ""
+        return await asyncio.to_thread(steps_from, entries, system=system)
 
 
 def _withheld(result: TurnResult) -> frozenset[int]:
