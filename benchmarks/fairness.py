@@ -2,9 +2,10 @@
 
 One guard with everything it detects runs on loopback before a model that answers at once. An
 honest caller with a key of its own has short conversations, first alone, then beside 64
-connections: sixty of people who think between their turns and four attackers, each with a key of its own, who replay
-sessions of thousands of turns, send megabytes of new history, long messages, and many turns of one
-session at once. Reported is the honest caller's time per turn in both cases and their ratio.
+connections: sixty of people who think between their turns, and four attackers, each with a key of
+its own. They replay long sessions, send megabytes of new history, long messages, and many turns
+of one session at once. Reported is the honest caller's time per turn in both cases and their
+ratio. Attackers and guard share the machine, so run it where nothing else does.
 """
 
 from __future__ import annotations

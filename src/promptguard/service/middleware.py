@@ -13,8 +13,8 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from promptguard.config import ServiceConfig
 from promptguard.cancellation import checkpoints
+from promptguard.config import ServiceConfig
 from promptguard.service.auth import PRINCIPAL, Authenticator, Principal, local_only_error
 from promptguard.service.calls import Call, Lane, under_way
 from promptguard.service.errors import ApiError, error_response

@@ -22,8 +22,8 @@ from promptguard.service.body import Limits, name_of
 from promptguard.service.completions_wire import CompletionsWire
 from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.intake import Admission, Incoming
-from promptguard.service.openai_wire import ChatWire
 from promptguard.service.lanes import computed
+from promptguard.service.openai_wire import ChatWire
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.responses_wire import ResponsesWire
 from promptguard.service.routes.chat_openapi import CHAT, MODELS, described
