@@ -50,9 +50,14 @@ def running_upstream() -> Iterator[str]:
 
 @contextmanager
 def running_guard(
-    upstream: str, folder: Path, *, store: str | None = None, use_model: bool = True
+    upstream: str,
+    folder: Path,
+    *,
+    store: str | None = None,
+    use_model: bool = True,
+    service: Mapping[str, object] | None = None,
 ) -> Iterator[str]:
-    """Run the guard before the upstream; gives its address."""
+    """Run the guard before the upstream; gives its address. `service` are further settings."""
     config = folder / "guard.yaml"
     config.write_text(
         json.dumps(  # JSON is YAML
@@ -68,6 +73,7 @@ def running_guard(
                     "demo": False,
                     "log_level": "warning",
                     "threads": os.cpu_count() or 1,
+                    **(service or {}),
                 },
             }
         )

@@ -254,6 +254,19 @@ class KeyConfig(_Settings):
     """Whose sessions it sees."""
     requests_per_minute: int = Field(default=600, ge=1)
     """Rate limit."""
+    requests_at_once: int = Field(default=64, ge=1)
+    """Requests under way at the same time; further ones get 429."""
+
+
+class WebhookConfig(_Settings):
+    """Where events are sent."""
+
+    url: str = Field(pattern=r"^https?://[^\s/?#@]+(/[^\s#]*)?$")
+    """Address that gets a POST per event; `https` but on loopback."""
+    secret_env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Environment variable that holds the secret which signs the events."""
+    events: tuple[Literal["block", "strip", "lock", "label"], ...] = ("block", "lock")
+    """What is sent: a blocked turn, poisoned content, a locked session, a reviewer's label."""
 
 
 class ServiceConfig(_Settings):
@@ -300,9 +313,21 @@ class ServiceConfig(_Settings):
     shutdown_s: float = Field(default=30.0, ge=0)
     """How long turns in flight may take to finish at shutdown."""
     threads: int = Field(default=4, ge=1, le=256)
-    """Threads that judge."""
+    """Threads that judge short turns."""
+    long_threads: int = Field(default=1, ge=1, le=256)
+    """Threads that judge requests with long bodies."""
+    heavy_threads: int = Field(default=1, ge=1, le=64)
+    """Threads for replay, explanation and rubric."""
+    max_waiting: int = Field(default=1000, ge=1)
+    """Computations that may wait for a thread; a quarter of it for long ones, 16 heavy ones."""
+    heavy_timeout_s: float = Field(default=60.0, gt=0)
+    """Longest time for a replay, an explanation or a rubric."""
+    webhooks: tuple[WebhookConfig, ...] = ()
+    """Where events are sent."""
     upstream_timeout_s: float = Field(default=120.0, gt=0, le=600)
     """Longest wait for the upstream."""
+    stream_timeout_s: float = Field(default=1800.0, gt=0)
+    """Longest time that a streamed answer may take as a whole."""
     audit_file: str | None = None
     """File to which administrative actions are appended; None: to the log only."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

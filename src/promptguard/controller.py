@@ -303,7 +303,15 @@ class Controller:
     ) -> tuple[tuple[Verdict, Verdict], ...]:
         """Judge a stored session under this and another configuration, turn by turn."""
         steps = await self._stored_steps(SessionKey(session_id=session_id, tenant=tenant))
-        other = await asyncio.to_thread(TurnJudge.open, config, encoder=self.judge.encoder)
+        # To read and compile the rules takes most of a second, in which nobody else is served.
+        ours = self.judge.config
+        same_rules = (config.rules, config.temporal) == (ours.rules, ours.temporal)
+        other = await asyncio.to_thread(
+            TurnJudge.open,
+            config,
+            encoder=self.judge.encoder,
+            instinct=self.judge.instinct if same_rules else None,
+        )
 
         def both() -> tuple[tuple[Verdict, Verdict], ...]:
             pairs = zip(walk(self.judge, steps), walk(other, steps), strict=True)
@@ -473,7 +481,8 @@ class Controller:
                 "There is no such session; `promptguard sessions list` shows what is stored."
             )
         state = await self.store.load(key)
-        return steps_from(entries, system=state.system if state is not None else "")
+        system = state.system if state is not None else ""
+        return await asyncio.to_thread(steps_from, entries, system=system)
 
 
 def _withheld(result: TurnResult) -> frozenset[int]:

@@ -254,6 +254,12 @@ class SessionStore(Protocol):
     async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
         """Return every stored message in order."""
 
+    async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
+        """Return the last `count` stored messages in order."""
+
+    async def check_writable(self) -> None:
+        """Write something that nobody sees; raises StoreError where that fails."""
+
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
         """Return the states that fit the query, in its order."""
 

@@ -1,6 +1,9 @@
 """`promptguard doctor`: what works, what does not, and what to do."""
 
+import asyncio
+import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,9 @@ from scripted_judges import LocalLikeJudge, ScriptedProvider
 
 from promptguard.cli import cli
 from promptguard.errors import ProviderTimeout
+from promptguard.model.artifact import bundled
+from promptguard.state import SessionState
+from promptguard.stores import open_store
 
 
 def doctor(tmp_path: Path, settings: str, *arguments: str):
@@ -37,6 +43,7 @@ def test_all_is_well(tmp_path: Path) -> None:
     lines = done.output.splitlines()
     assert [line.split(":")[0].split()[-1] for line in lines] == [
         "configuration",
+        "files",
         "model",
         "cache",
         "store",
@@ -119,4 +126,65 @@ def test_a_database_is_called_only_on_request(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setattr("promptguard.stores.open_store", lambda url: MemoryStore())
     settings = "conversation: {store: 'postgresql://db.example/guard'}"
     assert "not called" in doctor(tmp_path, settings).output
-    assert "store connection: answers" in doctor(tmp_path, settings, "--endpoints").output
+    assert (
+        "store connection: answers and can be written"
+        in doctor(tmp_path, settings, "--endpoints").output
+    )
+
+
+def test_a_damaged_store_is_found_and_not_changed(tmp_path: Path) -> None:
+    """No database at all, and a database with a page overwritten in the middle."""
+    whole = tmp_path / "sessions.db"
+    asyncio.run(filled(whole))
+    for name, content in {
+        "garbage.db": b"not a database" * 500,
+        "torn.db": whole.read_bytes()[:8192] + b"\xff" * 16384 + whole.read_bytes()[24576:],
+    }.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        done = doctor(tmp_path, f"conversation: {{store: 'sqlite:{path}'}}")
+        assert done.exit_code == 3, name
+        assert f"broken  store: {path}" in done.output
+        assert path.read_bytes() == content
+    assert doctor(tmp_path, f"conversation: {{store: 'sqlite:{whole}'}}").exit_code == 0
+
+
+async def filled(path: Path) -> None:
+    store = open_store(f"sqlite:{path}")
+    for number in range(200):
+        state = SessionState(session_id=f"s{number}" * 20, version=1)
+        await store.save(state, expected_version=0)
+    await store.close()
+
+
+def test_a_model_file_that_is_not_the_published_one_is_found(tmp_path: Path, monkeypatch) -> None:
+    """By its hash, before anything is judged with it."""
+    shipped = bundled()
+    for file in shipped.folder.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "tokenizer.json").write_text("{}")
+    other = replace(shipped, folder=tmp_path)
+    monkeypatch.setattr("promptguard.model.artifact.bundled", lambda: other)
+    done = doctor(tmp_path, "conversation: {store: 'memory:'}")
+    assert done.exit_code == 3
+    assert "broken  model files: tokenizer.json" in done.output
+
+
+def test_what_the_service_needs_is_looked_at(tmp_path: Path) -> None:
+    """A key that anybody guesses, an audit file in no folder, a webhook without its secret."""
+    weak = hashlib.sha256(b"changeme").hexdigest()
+    strong = hashlib.sha256(b"pg_" + b"x7" * 20).hexdigest()
+    (tmp_path / "file").write_text("")
+    done = doctor(
+        tmp_path,
+        "conversation: {store: 'memory:'}\n"
+        "service:\n"
+        f"  keys: [{{name: weak, sha256: {weak}}}, {{name: strong, sha256: {strong}}}]\n"
+        f"  audit_file: {tmp_path}/file/audit.jsonl\n"
+        "  webhooks: [{url: 'https://hooks.example/', secret_env: NO_SUCH_SECRET}]\n",
+    )
+    assert done.exit_code == 3
+    assert "broken  keys: Anybody can guess the key of weak;" in done.output
+    assert "broken  audit:" in done.output
+    assert "NO_SUCH_SECRET" in done.output

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 
@@ -17,7 +18,7 @@ from promptguard.cli import cli
 from promptguard.cli.extras import service_extra
 from promptguard.cli.serve import _announce
 from promptguard.config import KeyConfig, ServiceConfig
-from promptguard.errors import ConfigError
+from promptguard.errors import ConfigError, StoreError
 
 
 def test_a_new_key_is_shown_once_and_its_hash_fits_the_configuration() -> None:
@@ -87,6 +88,49 @@ def test_serving_the_world_without_keys_is_refused() -> None:
     done = CliRunner().invoke(cli, ["serve", "--host", "0.0.0.0", "--store", "memory:"])
     assert isinstance(done.exception, ConfigError)
     assert "promptguard keys new" in str(done.exception)
+
+
+def test_a_store_that_cannot_be_written_stops_the_start(tmp_path) -> None:
+    """At once, with its path, before the model is loaded."""
+    place = tmp_path / "missing" / "guard.db"
+    done = CliRunner().invoke(cli, ["serve", "--store", f"sqlite:{place}", "--port", "0"])
+    assert isinstance(done.exception, StoreError)
+    assert str(place) in str(done.exception)
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(b"no database at all" * 100)
+    done = CliRunner().invoke(cli, ["serve", "--store", f"sqlite:{broken}", "--port", "0"])
+    assert isinstance(done.exception, StoreError)
+    assert str(broken) in str(done.exception)
+
+
+def test_a_busy_port_is_one_line_and_an_exit_code(tmp_path) -> None:
+    """No traceback, no log, and what to do."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [sys.executable, "-m", "promptguard", "serve", "--store", "memory:", "--port", port],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert port in line
+    assert "--port" in line
+
+
+def test_the_banner_says_where_the_command_lives(capsys) -> None:
+    """Whoever started it by `make run` need not look for it."""
+    _announce(ServiceConfig(), 8787)
+    printed = capsys.readouterr().out
+    command = re.search(r"command +(\S.*)", printed)[1]
+    done = subprocess.run(
+        [*shlex.split(command), "--version"], capture_output=True, text=True, check=True
+    )
+    assert "version" in done.stdout
 
 
 def test_the_server_starts_answers_reloads_and_ends(tmp_path) -> None:

@@ -299,3 +299,26 @@ def test_a_store_can_be_used_from_one_event_loop_after_another(
     asyncio.run(store.save(state_of(), expected_version=0))
     assert asyncio.run(store.load(KEY)) == state_of()
     asyncio.run(store.close())
+
+
+async def test_the_tail_is_the_end_of_the_transcript(make_store: Callable[[], SessionStore]):
+    """The last messages come in their order, and all of them where fewer are stored."""
+    store = make_store()
+    entries = tuple(entry_of(at, f"said {at}") for at in range(5))
+    await store.save(state_of(), expected_version=0, entries=entries)
+    assert await store.tail(KEY, 2) == entries[-2:]
+    assert await store.tail(KEY, 9) == entries
+    assert await store.tail(SessionKey(session_id="other"), 2) == ()
+    await store.close()
+
+
+async def test_a_store_that_takes_writes_says_so(make_store: Callable[[], SessionStore]):
+    """The check writes, changes nothing that can be read, and fails once the store is closed."""
+    store = make_store()
+    await store.save(state_of(), expected_version=0)
+    before = await store.load(KEY)
+    await store.check_writable()
+    assert await store.load(KEY) == before
+    await store.close()
+    with pytest.raises(StoreError):
+        await store.check_writable()

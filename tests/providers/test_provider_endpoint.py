@@ -112,6 +112,17 @@ async def test_retrying_stops_when_the_circuit_opens() -> None:
     assert len(script.requests) == 2
 
 
+async def test_a_circuit_opens_for_those_who_failed_in_it() -> None:
+    """One tenant's failures do not close the endpoint to the others."""
+    script = Script(httpx.Response(500), httpx.Response(500), httpx.Response(200))
+    endpoint = endpoint_of(script, retries=0, breaker_failures=2)
+    for _ in range(2):
+        await endpoint.send("POST", "/chat/completions", json={}, circuit="noisy")
+    with pytest.raises(CircuitOpen):
+        await endpoint.send("GET", "/models", circuit="noisy")
+    assert (await endpoint.send("GET", "/models", circuit="quiet")).status_code == 200
+
+
 async def test_refusals_do_not_open_the_circuit() -> None:
     """An endpoint that answers is alive, whatever it answers."""
     script = Script(*(httpx.Response(429) for _ in range(9)))
@@ -301,7 +312,7 @@ async def test_cancelling_closes_the_connection(is_stream: bool) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.wait_for(gone.wait(), 10)
-        assert endpoint._breaker.enter(0.0)
+        assert endpoint._breaker("").enter(0.0)
         await endpoint.close()
 
 

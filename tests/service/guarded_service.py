@@ -105,6 +105,7 @@ def make_parts(
     guard: PromptGuard | None = None,
     read_settings: Callable[[], Settings] | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
+    **further: Any,
 ) -> Parts:
     settings = Settings(
         conversation=ControllerConfig(**{"store": "memory:", **(conversation or {})}),
@@ -131,5 +132,5 @@ def make_parts(
         read_settings=read_settings or (lambda: settings),
         clock=clock,
         timer=clock,
-        env={},
+        **{"env": {}, **further},
     )

@@ -310,3 +310,16 @@ async def test_a_store_that_must_exist_is_not_created(path: Path) -> None:
         await store.load(KEY)
     await store.close()
     assert list(path.parent.iterdir()) == []
+
+
+async def test_a_file_removed_while_it_is_open_is_noticed(tmp_path: Path):
+    """SQLite would go on in the removed file, and every acknowledged turn would be lost."""
+    path = tmp_path / "sessions.db"
+    store = open_store(f"sqlite:{path}")
+    await store.save(SessionState(session_id="s", version=1), expected_version=0)
+    path.unlink()
+    with pytest.raises(StoreError, match="removed or replaced"):
+        await store.save(SessionState(session_id="s", version=2), expected_version=1)
+    with pytest.raises(StoreError, match="removed or replaced"):
+        await store.check_writable()
+    await store.close()

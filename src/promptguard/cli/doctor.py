@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,16 +12,26 @@ from pathlib import Path
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_ERROR
-from promptguard.cli.stored import config_option, json_option, sqlite_path
+from promptguard.cli.service_checks import (
+    check_store,
+    examine_audit,
+    examine_keys,
+    examine_model_files,
+    examine_store,
+    examine_webhooks,
+    require_writable,
+)
+from promptguard.cli.stored import config_option, json_option
 from promptguard.cli.upstream import examine_upstream
 from promptguard.config import (
     LOCAL_MODEL,
     EndpointConfig,
     PromptGuardConfig,
+    ServiceConfig,
     Settings,
     load_settings,
 )
-from promptguard.errors import ConfigError, PromptGuardError, StoreError
+from promptguard.errors import PromptGuardError, StoreError
 
 _COLOURS = {"ok": "green", "info": "blue", "broken": "red"}
 
@@ -54,7 +63,7 @@ class Finding:
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, config_file: str | None, endpoints: bool, as_json: bool) -> None:
-    """Check configuration, model, cache, store, the gateway's upstream and, on request, endpoints.
+    """Check configuration, model, cache, store, service, upstream and, on request, endpoints.
 
     Exit code: 0 where all is well, 3 where something is not.
     """
@@ -87,13 +96,24 @@ def examinations(settings: Settings, *, endpoints: bool) -> Iterator[Examination
     """Yield what there is to look at with these settings."""
     yield Examination(name="configuration", run=lambda: _examine_settings(settings))
     if LOCAL_MODEL in _models(settings) or settings.conversation.use_model:
+        yield Examination(name="model files", run=examine_model_files)
         yield Examination(name="model", run=_examine_model)
     if settings.evaluation.cache.path is not None:
         yield Examination(name="cache", run=lambda: _examine_cache(settings.evaluation))
-    yield Examination(name="store", run=lambda: _examine_store(settings.conversation.store))
+    yield Examination(name="store", run=lambda: examine_store(settings.conversation.store))
+    yield from _service_examinations(settings.service)
     yield _upstream_examination(settings)
     if endpoints:
         yield from _endpoint_examinations(settings)
+
+
+def _service_examinations(service: ServiceConfig) -> Iterator[Examination]:
+    if service.keys:
+        yield Examination(name="keys", run=partial(examine_keys, service.keys))
+    if service.audit_file is not None:
+        yield Examination(name="audit", run=partial(examine_audit, service.audit_file))
+    if service.webhooks:
+        yield Examination(name="webhooks", run=partial(examine_webhooks, service))
 
 
 def _upstream_examination(settings: Settings) -> Examination:
@@ -148,7 +168,7 @@ def _examine_cache(config: PromptGuardConfig) -> str:
     from promptguard.evaluators.cache import JudgementCache
 
     assert config.cache.path is not None
-    _require_writable(Path(config.cache.path))
+    require_writable(Path(config.cache.path))
     cache = JudgementCache(
         config.cache.path, ttl_s=config.cache.ttl_s, max_bytes=config.cache.max_bytes
     )
@@ -157,28 +177,6 @@ def _examine_cache(config: PromptGuardConfig) -> str:
     if status.faults:
         raise StoreError(f"{config.cache.path} failed; it is begun anew where it was corrupt.")
     return f"{status.entries} judgements, {status.size_bytes} bytes"
-
-
-def _examine_store(url: str) -> str:
-    from promptguard.stores import open_store
-
-    open_store(url)
-    scheme = url.partition(":")[0]
-    if scheme == "sqlite":
-        path = sqlite_path(url)
-        _require_writable(path)
-        return f"{path} can be written"
-    return f"{scheme}, kept in this process" if scheme == "memory" else f"{scheme}, not called"
-
-
-def _require_writable(path: Path) -> None:
-    if path.exists():
-        if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
-            raise ConfigError(f"{path} cannot be written; change its rights or the setting.")
-        return
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigError(f"{folder} cannot be written; choose another place for {path.name}.")
 
 
 def _examine_endpoint(model: str, endpoint: EndpointConfig) -> str:
@@ -200,19 +198,8 @@ async def _call(model: str, endpoint: EndpointConfig) -> str:
 
 
 def _examine_connection(url: str) -> str:
-    return asyncio.run(_load_once(url))
-
-
-async def _load_once(url: str) -> str:
-    from promptguard.protocols import SessionKey
-    from promptguard.stores import open_store
-
-    store = open_store(url)
-    try:
-        await store.load(SessionKey(session_id="doctor"))
-    finally:
-        await store.close()
-    return "answers"
+    check_store(url)
+    return "answers and can be written"
 
 
 def _say(found: Finding) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from promptguard.cli.extras import service_extra
+from promptguard.cli.service_checks import check_store, listen
 from promptguard.cli.stored import config_option
 from promptguard.config import ControllerConfig, ServiceConfig, Settings, load_settings
 
@@ -40,7 +43,11 @@ def serve(
     given = {"host": host, "port": port, "upstream": upstream}
     conversation = {"store": store, "mode": "detect" if detect else None}
     read = partial(_settings, config_file, given, conversation)
-    open_guard(read).run()
+    settings = read()
+    # Both take a moment and the model takes seconds, so what fails fails first.
+    check_store(settings.conversation.store)
+    with listen(settings.service.host, settings.service.port) as bound:
+        open_guard(read).run(sockets=[bound])
 
 
 def open_guard(read: Callable[[], Settings]) -> GuardServer:
@@ -50,8 +57,10 @@ def open_guard(read: Callable[[], Settings]) -> GuardServer:
         from promptguard.service.app import Service, open_parts
         from promptguard.service.server import open_server
         from promptguard.service.telemetry import set_up_logs
+        from promptguard.service.tracing import set_up_traces
 
         set_up_logs(settings.service.log_level)
+        set_up_traces()
         service = Service(open_parts(settings, read))
         return open_server(service, partial(_announce, settings.service))
 
@@ -86,7 +95,14 @@ def _announce(service: ServiceConfig, port: int) -> None:
         click.echo(f"  dashboard        {base}/")
     upstream = without_credentials(service.upstream)
     click.echo(f"  OpenAI base_url  {base}/v1  (forwards to {upstream})")
+    click.echo(f"  command          {command_line()}")
     click.echo("  try it           " + curl_line(base, key))
+
+
+def command_line() -> str:
+    """Return how this program is called from any folder."""
+    installed = Path(sys.executable).with_name("promptguard")
+    return str(installed) if installed.exists() else f"{sys.executable} -m promptguard"
 
 
 def curl_line(base: str, key: str) -> str:

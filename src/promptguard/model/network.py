@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from promptguard.cancellation import checkpoint
 from promptguard.errors import ModelError
 from promptguard.model.cutting import Window
 from promptguard.vector import Vector
@@ -58,6 +59,7 @@ class Network:
         key = (tuple(window[0]), tuple(window[1]))
         known = memory.get(key)
         if known is None:
+            checkpoint()
             known = self._outputs(window)
             memory[key] = known
             if len(memory) > REMEMBERED:

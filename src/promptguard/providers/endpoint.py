@@ -11,6 +11,7 @@ import os
 import random
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from promptguard.providers.faults import circuit_open, fault_of
 from promptguard.providers.registry import ProviderRow, provider_of
 from promptguard.usage import Usage
 
+MAX_CIRCUITS = 1000
 MAX_BODY_BYTES = 64 * 1024 * 1024
 _CONNECT_S = 10.0
 _TRANSFER_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
@@ -62,6 +64,7 @@ class _Request:
     url: str
     headers: Mapping[str, str]
     body: bytes | None
+    circuit: str
 
 
 class Endpoint:
@@ -71,6 +74,8 @@ class Endpoint:
     then each wait for the next piece. 408, 429, 5xx, timeouts and lost connections are tried
     again up to `retries` times, as long as the caller has not seen a byte. What the attempts
     before the last one cost is `earlier_usage` of the answer, or part of the error's `usage`.
+    Failures open the `circuit` they happened in and no other, so that one tenant's requests
+    cannot close the endpoint to the rest.
     """
 
     def __init__(
@@ -79,9 +84,7 @@ class Endpoint:
         self.provider = provider
         self._config = config
         self._seams = seams or EndpointSeams()
-        self._breaker = CircuitBreaker(
-            failures=config.breaker_failures, cooldown_s=config.breaker_cooldown_s
-        )
+        self._breakers: OrderedDict[str, CircuitBreaker] = OrderedDict()
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
             WeakKeyDictionary()
         )
@@ -96,13 +99,14 @@ class Endpoint:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         measure: Measure | None = None,
+        circuit: str = "",
     ) -> httpx.Response:
         """Return the whole answer, its body decoded and at most MAX_BODY_BYTES long.
 
         `measure` reads status and cost from the body, where the status line does not tell them.
         Raises ProviderTimeout, CircuitOpen or ProviderError where there is none.
         """
-        request = self._request(method, path, json, body, headers)
+        request = self._request(method, path, json, body, headers, circuit)
         return await self._respond(request, _read_whole, measure or _by_status_line)
 
     @asynccontextmanager
@@ -114,17 +118,18 @@ class Endpoint:
         json: object | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        circuit: str = "",
     ) -> AsyncIterator[httpx.Response]:
         """Give the answer as soon as its headers are there; leaving the block closes it.
 
         A connection that breaks while the block reads raises ProviderError out of it.
         """
-        request = self._request(method, path, json, body, headers)
+        request = self._request(method, path, json, body, headers, circuit)
         response = await self._respond(request, _as_it_is, _by_status_line)
         try:
             yield response
         except httpx.HTTPError as error:
-            self._breaker.fail(self._seams.clock())
+            self._breaker(circuit).fail(self._seams.clock())
             raise self._fault(error) from None
         finally:
             await response.aclose()
@@ -145,13 +150,14 @@ class Endpoint:
 
     async def _respond(self, request: _Request, read: _Read, measure: Measure) -> httpx.Response:
         earlier, attempts = Usage(), 0
+        breaker = self._breaker(request.circuit)
         while True:
-            if not self._breaker.enter(self._seams.clock()):
-                fault = circuit_open(self.provider, self._breaker.remaining_s(self._seams.clock()))
+            if not breaker.enter(self._seams.clock()):
+                fault = circuit_open(self.provider, breaker.remaining_s(self._seams.clock()))
                 raise _charged(fault, earlier)
-            outcome = await self._attempt(request, read)
-            measured = self._measured(outcome, measure)
-            wait_s = self._wait_after(outcome, measured.status, attempts)
+            outcome = await self._attempt(request, read, breaker)
+            measured = self._measured(outcome, measure, breaker)
+            wait_s = self._wait_after(outcome, measured.status, attempts, breaker)
             if wait_s is None:
                 if isinstance(outcome, ProviderError):
                     raise _charged(outcome, earlier + measured.usage)
@@ -162,36 +168,60 @@ class Endpoint:
             earlier, attempts = earlier + measured.usage, attempts + 1
             await self._seams.sleep(wait_s)
 
-    async def _attempt(self, request: _Request, read: _Read) -> httpx.Response | ProviderError:
+    def _breaker(self, circuit: str) -> CircuitBreaker:
+        """Return the breaker of one circuit; the least recently used are forgotten."""
+        breaker = self._breakers.setdefault(
+            circuit,
+            CircuitBreaker(
+                failures=self._config.breaker_failures, cooldown_s=self._config.breaker_cooldown_s
+            ),
+        )
+        self._breakers.move_to_end(circuit)
+        if len(self._breakers) > MAX_CIRCUITS:
+            self._breakers.popitem(last=False)
+        return breaker
+
+    async def _attempt(
+        self, request: _Request, read: _Read, breaker: CircuitBreaker
+    ) -> httpx.Response | ProviderError:
         try:
             async with asyncio.timeout(self._config.timeout_s):
                 return await read(await self._begin(request))
         except (httpx.HTTPError, TimeoutError) as error:
             return self._fault(error)
         except BaseException:
-            self._breaker.withdraw()
+            breaker.withdraw()
             raise
 
-    def _measured(self, outcome: httpx.Response | ProviderError, measure: Measure) -> Attempt:
+    def _measured(
+        self,
+        outcome: httpx.Response | ProviderError,
+        measure: Measure,
+        breaker: CircuitBreaker,
+    ) -> Attempt:
         """Return status and cost of an attempt, and count it at the breaker."""
         if isinstance(outcome, ProviderError):
-            self._breaker.fail(self._seams.clock())
+            breaker.fail(self._seams.clock())
             # An endpoint may go on, and bill, after we stopped waiting.
             is_unpriced = isinstance(outcome, ProviderTimeout) and not self.provider.is_free
             return Attempt(status=0, usage=Usage(calls=1, unpriced_calls=int(is_unpriced)))
         measured = measure(outcome)
         if measured.status >= 500:
-            self._breaker.fail(self._seams.clock())
+            breaker.fail(self._seams.clock())
         else:
-            self._breaker.succeed()
+            breaker.succeed()
         return measured
 
     def _wait_after(
-        self, outcome: httpx.Response | ProviderError, status: int, attempt: int
+        self,
+        outcome: httpx.Response | ProviderError,
+        status: int,
+        attempt: int,
+        breaker: CircuitBreaker,
     ) -> float | None:
         """Return how long to wait before trying again, None where this outcome stands."""
         is_final = attempt >= self._config.retries
-        if is_final or self._breaker.remaining_s(self._seams.clock()) > 0:
+        if is_final or breaker.remaining_s(self._seams.clock()) > 0:
             return None
         if isinstance(outcome, ProviderError):
             return delay_s(attempt, None, self._seams.random)
@@ -231,6 +261,7 @@ class Endpoint:
         json: object | None,
         body: bytes | None,
         headers: Mapping[str, str] | None,
+        circuit: str,
     ) -> _Request:
         given = {name.lower(): value for name, value in (headers or {}).items()}
         if "authorization" not in given:
@@ -242,7 +273,7 @@ class Endpoint:
         if body is not None:
             given.setdefault("content-type", "application/json")
         url = self.provider.base_url + path
-        return _Request(method=method, url=url, headers=given, body=body)
+        return _Request(method=method, url=url, headers=given, body=body, circuit=circuit)
 
     def _fault(self, error: Exception) -> ProviderError:
         return fault_of(error, self.provider, self._config.timeout_s)

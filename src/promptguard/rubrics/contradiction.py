@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from promptguard.cancellation import checkpoint
 from promptguard.conversation import messages_from
 from promptguard.rubrics.comparison import SameQuestion, are_comparable
 from promptguard.rubrics.patterns import shipped_patterns
@@ -85,6 +86,7 @@ def _pairs(
     """Yield the comparable pairs; each turn meets only the last `reach` clear ones before it."""
     before: deque[Turn] = deque(maxlen=reach)
     for second in turns:
+        checkpoint()
         if second.is_clear:
             for first in before:
                 if are_comparable(first, second, same_question):

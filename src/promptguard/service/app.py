@@ -13,6 +13,7 @@ from functools import partial
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from opentelemetry.trace import Tracer
 from starlette.exceptions import HTTPException
 
 from promptguard import __version__
@@ -24,6 +25,7 @@ from promptguard.providers import Endpoint, open_endpoint
 from promptguard.service.auth import Authenticator, check_host
 from promptguard.service.errors import api_error_of, error_response, invalid_fields
 from promptguard.service.intake import Intake
+from promptguard.service.lanes import LaneExecutor, lane_limits
 from promptguard.service.lifecycle import Background, Lifecycle, Retention, load_demo
 from promptguard.service.middleware import RequestMiddleware
 from promptguard.service.replies import ReplyRecorder
@@ -37,7 +39,9 @@ from promptguard.service.routes.moderations import ModerationsApi, moderation_ro
 from promptguard.service.routes.sessions import SessionsApi, session_routes
 from promptguard.service.settings import LiveSettings, Reloader, try_out
 from promptguard.service.telemetry import AuditLog, Telemetry, log
+from promptguard.service.tracing import Tracing
 from promptguard.service.upstream import Upstream
+from promptguard.service.webhooks import Webhooks, WebhookSeams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,8 @@ class Parts:
     clock: Callable[[], float] = time.time
     timer: Callable[[], float] = time.monotonic
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    tracer: Tracer | None = None
+    webhook_seams: WebhookSeams | None = None
 
 
 def open_parts(settings: Settings, read_settings: Callable[[], Settings]) -> Parts:
@@ -81,9 +87,16 @@ class Service:
     def __init__(self, parts: Parts) -> None:
         service = parts.settings.service
         self.live = LiveSettings(parts.settings)
-        self.telemetry = Telemetry()
+        self.telemetry = Telemetry(tracing=Tracing(parts.tracer))
+        self.lanes = LaneExecutor(lane_limits(service))
+        self.webhooks = Webhooks(
+            service.webhooks, self.telemetry, env=parts.env, seams=parts.webhook_seams
+        )
+        self.telemetry.on_turn(self.webhooks.turn)
         self.authenticator = Authenticator(service.keys, clock=parts.timer)
-        self.audit = AuditLog(service.audit_file, clock=parts.clock)
+        self.audit = AuditLog(
+            service.audit_file, clock=parts.clock, on_label=self.webhooks.labelled
+        )
         self.background = Background()
         self.intake = Intake(parts.controller, self.telemetry, self.live.service, clock=parts.clock)
         self.recorder = ReplyRecorder(
@@ -92,7 +105,13 @@ class Service:
             telemetry=self.telemetry,
             background=self.background,
         )
-        self.upstream = Upstream(parts.endpoint, self.telemetry, env=parts.env)
+        self.upstream = Upstream(
+            parts.endpoint,
+            self.telemetry,
+            env=parts.env,
+            stream_s=service.stream_timeout_s,
+            timer=parts.timer,
+        )
         self.reloader = Reloader(
             self.live,
             parts.read_settings,
@@ -112,9 +131,9 @@ class Service:
         )
         return Lifecycle(
             background=self.background,
-            threads=service.threads,
+            lanes=self.lanes,
             shutdown_s=service.shutdown_s,
-            jobs=(retention.run, *((demo,) if service.demo else ())),
+            jobs=(retention.run, self.webhooks.run, *((demo,) if service.demo else ())),
             closers=(self.upstream.close, parts.guard.close, parts.controller.close),
         )
 
@@ -131,6 +150,7 @@ class Service:
             authenticator=self.authenticator,
             telemetry=self.telemetry,
             config=self.live.service,
+            lanes=self.lanes,
         )
         app.add_exception_handler(RequestValidationError, _on_invalid_fields)
         app.add_exception_handler(PromptGuardError, _on_promptguard_error)

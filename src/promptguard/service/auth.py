@@ -33,10 +33,11 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """An authenticated caller. `name` is empty where no keys are configured."""
+    """An authenticated caller. `name` is empty, and nothing limited, without configured keys."""
 
     name: str = ""
     tenant: str = "default"
+    requests_at_once: int | None = None
     scopes: frozenset[Scope] = frozenset(Scope)
 
     def require(self, scope: Scope) -> None:
@@ -128,7 +129,12 @@ class Authenticator:
         if owner is None:
             return None
         scopes = frozenset(Scope(scope) for scope in owner.scopes)
-        return Principal(name=owner.name, tenant=owner.tenant, scopes=scopes)
+        return Principal(
+            name=owner.name,
+            tenant=owner.tenant,
+            requests_at_once=owner.requests_at_once,
+            scopes=scopes,
+        )
 
 
 def principal_of(request: HTTPConnection) -> Principal:

@@ -25,6 +25,7 @@ from promptguard.service.history import (
     compare,
     split_new,
 )
+from promptguard.service.queues import JudgingSlots, SessionQueues, judging_slots
 from promptguard.service.sessions import (
     DIGEST_BYTES,
     Owner,
@@ -37,7 +38,7 @@ from promptguard.service.sessions import (
 from promptguard.service.steps import steps_in
 from promptguard.service.telemetry import Telemetry
 from promptguard.service.verdicts import remembered_verdict, stored_verdict
-from promptguard.state import SessionState
+from promptguard.state import SessionState, TranscriptEntry
 from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.remember import content_hash
@@ -45,6 +46,9 @@ from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, Verdict
 
 MAX_HARMLESS = 20_000
+# How much of the transcript's end a request is compared with first.
+_TAIL = 256
+_TAIL_PER_MESSAGE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +125,8 @@ class Intake:
         self._config = config
         self._clock = clock
         self._index = SessionIndex()
+        self._queues = SessionQueues()
+        self._slots = JudgingSlots(judging_slots(config()))
         self._finder = SessionFinder(controller.store, self._index)
         self._harmless = HarmlessContents()
 
@@ -168,13 +174,14 @@ class Intake:
 
     async def _in_session(self, incoming: Incoming) -> Admission:
         """Find the session and judge the turn in it."""
-        async with self._finder.find(
+        found = self._finder.find(
             incoming.owner,
             incoming.messages,
             incoming.view,
             session_id=incoming.session_id,
             known=incoming.continues,
-        ) as key:
+        )
+        async with found as key, self._queues.turn_of(key), self._slots.slot():
             # A retry can overtake the attempt it repeats, on this guard or on another one. What
             # was written meanwhile may be this very turn, hence the new comparison.
             for _ in range(MAX_CONFLICTS):
@@ -215,16 +222,7 @@ class Intake:
         # The usual case, decided without reading the transcript.
         if seen is not None and (added := _added(incoming, seen.view)):
             return Comparison(kind=HistoryKind.INTACT, new=added, stripped=seen.stripped)
-        stored = await self._controller.store.transcript(key)
-        # Where a block is an error, or the client refuses in its own words, it resends no refusal.
-        hides_refusals = self._config().block_style == "error" or incoming.learns_replies
-        comparison = await asyncio.to_thread(
-            compare,
-            incoming.messages,
-            stored,
-            hides_refusals=hides_refusals,
-            learns_replies=incoming.learns_replies,
-        )
+        stored, comparison = await self._with_store(key, state, incoming)
         if seen is None:
             return comparison
         if not any(entry.content_hash for entry in stored):
@@ -234,6 +232,31 @@ class Intake:
         if _is_thinned(incoming, comparison, seen.view):
             return replace(comparison, kind=HistoryKind.DROPPED)
         return comparison
+
+    async def _with_store(
+        self, key: SessionKey, state: SessionState, incoming: Incoming
+    ) -> tuple[Sequence[TranscriptEntry], Comparison]:
+        """Compare with as much of the transcript as it takes: its end settles most requests."""
+        store = self._controller.store
+        count = _TAIL + _TAIL_PER_MESSAGE * len(incoming.messages)
+        if state.message_count > count:
+            stored = await store.tail(key, count)
+            comparison = await self._against(stored, incoming)
+            if not (comparison.kind.is_rewriting or comparison.unseen):
+                return stored, comparison
+        stored = await store.transcript(key)
+        return stored, await self._against(stored, incoming)
+
+    async def _against(self, stored: Sequence[TranscriptEntry], incoming: Incoming) -> Comparison:
+        # Where a block is an error, or the client refuses in its own words, it resends no refusal.
+        hides_refusals = self._config().block_style == "error" or incoming.learns_replies
+        return await asyncio.to_thread(
+            compare,
+            incoming.messages,
+            stored,
+            hides_refusals=hides_refusals,
+            learns_replies=incoming.learns_replies,
+        )
 
     async def _judged(
         self, key: SessionKey, incoming: Incoming, comparison: Comparison, state: SessionState
@@ -274,7 +297,7 @@ class Intake:
 
     async def _repeated(self, key: SessionKey, state: SessionState) -> TurnResult:
         """Return the result of the last turn, which is asked once more and not judged again."""
-        entries = await self._controller.store.transcript(key)
+        entries = await self._controller.store.tail(key, _TAIL)
         stored = (stored_verdict(e) for e in entries if e.turn == state.turn_count)
         verdict = next((each for each in stored if each is not None), remembered_verdict(state))
         return self._result_of(state, verdict)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,6 +14,7 @@ from promptguard.errors import PromptGuardError, StoreError
 from promptguard.protocols import SessionQuery
 from promptguard.queries import DEMO_PREFIX
 from promptguard.scenarios import Scenario, shipped_scenarios
+from promptguard.service.lanes import LaneExecutor
 from promptguard.service.telemetry import Telemetry, log
 from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
@@ -53,7 +53,7 @@ class Lifecycle:
     """Runs `jobs` beside the service and calls `closers` in order at its end."""
 
     background: Background
-    threads: int
+    lanes: LaneExecutor
     shutdown_s: float
     closers: tuple[Closer, ...]
     jobs: tuple[Job, ...] = ()
@@ -63,8 +63,7 @@ class Lifecycle:
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Run startup, jobs and shutdown around the block."""
-        executor = ThreadPoolExecutor(self.threads, thread_name_prefix="promptguard")
-        asyncio.get_running_loop().set_default_executor(executor)
+        asyncio.get_running_loop().set_default_executor(self.lanes)
         jobs = [asyncio.ensure_future(_logged(job())) for job in self.jobs]
         self.is_started = True
         log(logging.INFO, "started")

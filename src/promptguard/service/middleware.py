@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from promptguard.cancellation import checkpoints
 from promptguard.config import ServiceConfig
-from promptguard.service.auth import PRINCIPAL, Authenticator, local_only_error
+from promptguard.service.auth import PRINCIPAL, Authenticator, Principal, local_only_error
+from promptguard.service.calls import Call, Lane, under_way
 from promptguard.service.errors import ApiError, error_response
+from promptguard.service.lanes import LONG_BODY_BYTES, LaneExecutor
+from promptguard.service.queues import CallerSlots
 from promptguard.service.telemetry import Telemetry, log
+from promptguard.service.tracing import finish_request
+from promptguard.service.upstream import disconnected
 
 # Probes come without a key and from other machines.
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 _GUARDED = ("/v1/", "/beta/", "/metrics")
+_HEAVY = re.compile(r"/v1/rubric/?|/v1/sessions/.+/(?:replay|explain)/?")
+# To parse JSON takes its time for each list and object in it, whatever the number of bytes.
+MAX_BRACKETS = 200_000
 
 
 class RequestMiddleware:
     """ASGI middleware around the whole application.
 
     Routes under /v1, /beta and /metrics get an authenticated principal; the dashboard
-    authenticates by itself. An exception that no handler caught becomes a 503 without details.
+    authenticates by itself. Long and heavy requests go to lanes of their own and end when their
+    client leaves. An exception that no handler caught becomes a 503 without details.
     """
 
     def __init__(
@@ -35,11 +47,14 @@ class RequestMiddleware:
         authenticator: Authenticator,
         telemetry: Telemetry,
         config: Callable[[], ServiceConfig],
+        lanes: LaneExecutor,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._telemetry = telemetry
         self._config = config
+        self._lanes = lanes
+        self._slots = CallerSlots()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an admitted request on; answer any other with an error."""
@@ -55,22 +70,57 @@ class RequestMiddleware:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = _RecordedSend(send)
-        config = self._config()
-        body = _BoundedBody(receive=receive, config=config)
-        with self._telemetry.request():
+        with self._telemetry.request(), self._telemetry.tracing.request(scope) as span:
             try:
-                self._admit(scope, config)
-                await self._app(scope, body, answer)
+                await self._admitted(scope, receive, answer)
             except HTTPException as error:
                 await self._refuse(error, answer, scope, receive)
             except Exception as error:
                 log(logging.ERROR, "request failed", error=error, route=_route(scope))
                 await self._refuse(_failed(), answer, scope, receive)
+            finally:
+                finish_request(span, _route(scope), answer.status)
         self._telemetry.requested(_route(scope), answer.status)
 
-    def _admit(self, scope: Scope, config: ServiceConfig) -> None:
+    async def _admitted(self, scope: Scope, receive: Receive, answer: _RecordedSend) -> None:
+        """Serve a request in its caller's slot and lane; raises an ApiError otherwise."""
+        config = self._config()
         if scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, answer)
             return
+        self._admit(scope, config)
+        call = _call_of(scope)
+        limit = _limit_of(scope, config)
+        with self._slots.slot("", config.max_connections), self._slots.slot(call.owner, limit):
+            await self._served(call, scope, receive, answer, config)
+
+    async def _served(
+        self,
+        call: Call,
+        scope: Scope,
+        receive: Receive,
+        answer: _RecordedSend,
+        config: ServiceConfig,
+    ) -> None:
+        departure = _Departure(receive=receive, answer=answer)
+        body = _BoundedBody(receive=receive, config=config, call=call, departure=departure)
+        if call.lane is Lane.HEAVY and scope["method"] == "GET":
+            departure.watch()
+        deadline_s = config.heavy_timeout_s if call.lane is Lane.HEAVY else None
+        try:
+            with under_way(call), checkpoints(partial(self._lanes.check, call)):
+                async with asyncio.timeout(deadline_s):
+                    await self._app(scope, body, answer)
+        except TimeoutError:
+            raise _too_long(config) from None
+        except asyncio.CancelledError:
+            if not departure.has_happened:
+                raise
+            raise ApiError(499, "The client left.", code="client_left") from None
+        finally:
+            departure.stop()
+
+    def _admit(self, scope: Scope, config: ServiceConfig) -> None:
         if (error := self._local_only(scope)) is not None:
             raise error
         headers = Headers(scope=scope)
@@ -113,12 +163,46 @@ class _RecordedSend:
 
 
 @dataclass(slots=True, kw_only=True)
+class _Departure:
+    """Cancels the task that made it when the client leaves before its answer has begun."""
+
+    receive: Receive
+    answer: _RecordedSend
+    has_happened: bool = field(default=False, init=False)
+    _task: asyncio.Task[object] | None = field(default_factory=asyncio.current_task, init=False)
+    _watcher: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def watch(self) -> None:
+        """Begin to watch; the body must have been received."""
+        self._watcher = asyncio.ensure_future(self._wait())
+
+    def stop(self) -> None:
+        """Watch no longer, and take an own cancellation back."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self.has_happened and self._task is not None:
+            self._task.uncancel()
+
+    async def _wait(self) -> None:
+        await disconnected(self.receive)
+        if not self.answer.has_begun and self._task is not None:
+            self.has_happened = True
+            self._task.cancel()
+
+
+@dataclass(slots=True, kw_only=True)
 class _BoundedBody:
-    """A `receive` that raises for bodies that are too large or too slow."""
+    """A `receive` that raises for bodies that are too large or too slow.
+
+    A long body moves its request into the lane for long ones.
+    """
 
     receive: Receive
     config: ServiceConfig
+    call: Call
+    departure: _Departure
     _received: int = field(default=0, init=False)
+    _brackets: int = field(default=0, init=False)
     _is_whole: bool = field(default=False, init=False)
     _deadline_s: float = field(default=0.0, init=False)
 
@@ -133,11 +217,50 @@ class _BoundedBody:
                 message = await self.receive()
         except TimeoutError:
             raise ApiError(408, "The body did not arrive in time.", code="body_too_slow") from None
-        self._received += len(message.get("body", b""))
+        self._count(message.get("body", b""))
+        self._is_whole = not message.get("more_body", False)
+        if self._is_whole and self.call.lane is not Lane.SHORT:
+            self.departure.watch()
+        return message
+
+    def _count(self, piece: bytes) -> None:
+        self._received += len(piece)
+        self._brackets += piece.count(b"[") + piece.count(b"{")
         if self._received > self.config.max_body_bytes:
             raise _too_large(self.config)
-        self._is_whole = not message.get("more_body", False)
-        return message
+        if self._brackets > MAX_BRACKETS:
+            raise ApiError(
+                413,
+                f"The body has more than the {MAX_BRACKETS} lists and objects accepted.",
+                code="too_many_values",
+                param="body",
+            )
+        if self._received > LONG_BODY_BYTES and self.call.lane is Lane.SHORT:
+            self.call.lane = Lane.LONG
+
+
+def _call_of(scope: Scope) -> Call:
+    """Return the request as the lanes see it; without keys each connection is a caller."""
+    principal = scope.get(PRINCIPAL)
+    lane = Lane.HEAVY if _HEAVY.fullmatch(scope["path"]) else Lane.SHORT
+    if isinstance(principal, Principal) and principal.name:
+        return Call(owner=f"key {principal.name}", tenant=principal.tenant, lane=lane)
+    return Call(owner=f"peer {scope.get('client')}", lane=lane)
+
+
+def _limit_of(scope: Scope, config: ServiceConfig) -> int:
+    principal = scope.get(PRINCIPAL)
+    limit = principal.requests_at_once if isinstance(principal, Principal) else None
+    return limit or config.max_connections
+
+
+def _too_long(config: ServiceConfig) -> ApiError:
+    return ApiError(
+        503,
+        f"This took longer than the {config.heavy_timeout_s:g} s allowed for it.",
+        code="deadline",
+        headers={"retry-after": "30"},
+    )
 
 
 def _too_large(config: ServiceConfig) -> ApiError:

@@ -16,6 +16,8 @@ from promptguard.service.app import Service
 
 MAX_HEADER_BYTES = 64 * 1024
 _KEEP_ALIVE_S = 30
+# Room for probes while every connection is busy.
+RESERVED_CONNECTIONS = 32
 
 
 class IdleTimeoutProtocol(H11Protocol):
@@ -26,13 +28,39 @@ class IdleTimeoutProtocol(H11Protocol):
     """
 
     idle_timeout_s = 30.0
+    max_connections = 1000
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the idle timer."""
+        """Start the idle timer; where too many are open, the longest idle one is closed."""
         super().connection_made(transport)
+        self._idle_since = self.loop.time()
+        if len(self.connections) > self.max_connections:
+            self._make_room()
         self._was_idle = False
         self._last_cycle: object = None
         self._schedule_check()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def on_response_complete(self) -> None:
+        """Note since when the connection is idle."""
+        super().on_response_complete()
+        self._idle_since = self.loop.time()
+
+    def _make_room(self) -> None:
+        # A new connection may be a probe's, so it is an idle one that has to go.
+        idle = [
+            each
+            for each in self.connections
+            if isinstance(each, IdleTimeoutProtocol) and each is not self and each.is_idle
+        ]
+        if idle:
+            min(idle, key=lambda each: each._idle_since).transport.close()
+        elif len(self.connections) > self.max_connections + RESERVED_CONNECTIONS:
+            self.transport.close()
 
     def _schedule_check(self) -> None:
         self.loop.call_later(self.idle_timeout_s / 2, self._check_idle)
@@ -43,7 +71,7 @@ class IdleTimeoutProtocol(H11Protocol):
             return
         # Another cycle than at the last check means that a request came in between.
         is_same = self.cycle is self._last_cycle
-        is_idle = is_same and (self.cycle is None or self.cycle.response_complete)
+        is_idle = is_same and self.is_idle
         self._last_cycle = self.cycle
         if is_idle and self._was_idle:
             self.transport.close()
@@ -89,15 +117,20 @@ def open_server(service: Service, on_ready: Callable[[int], None]) -> GuardServe
     settings = service.live.service()
     # uvicorn takes a protocol class and no arguments for it.
     protocol = type(
-        "Protocol", (IdleTimeoutProtocol,), {"idle_timeout_s": max(0.1, settings.client_timeout_s)}
+        "Protocol",
+        (IdleTimeoutProtocol,),
+        {
+            "idle_timeout_s": max(0.1, settings.client_timeout_s),
+            "max_connections": settings.max_connections,
+        },
     )
+    _raise_file_limit()
     config = uvicorn.Config(
         service.app,
         host=settings.host,
         port=settings.port,
         http=protocol,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        limit_concurrency=settings.max_connections,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=round(settings.shutdown_s),
         log_config=None,
@@ -107,3 +140,15 @@ def open_server(service: Service, on_ready: Callable[[int], None]) -> GuardServe
         lifespan="on",
     )
     return GuardServer(config, service, on_ready)
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as the system lets us: each connection is one."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

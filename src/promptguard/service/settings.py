@@ -27,6 +27,11 @@ _FIXED_SERVICE = frozenset(
         "upstream_timeout_s",
         "max_connections",
         "threads",
+        "long_threads",
+        "heavy_threads",
+        "max_waiting",
+        "stream_timeout_s",
+        "webhooks",
         "dashboard",
         "demo",
         "audit_file",
@@ -126,3 +131,5 @@ def _check_fixed(old: Settings, new: Settings) -> None:
 def try_out(judge: TurnJudge) -> None:
     """Judge one harmless turn: loads what is loaded on first use, and raises what is broken."""
     judge.judge(SessionState(session_id="trial"), TurnInput(text="Good morning."), now=0.0)
+    if judge.encoder is not None:
+        judge.encoder.read_messages(("Good morning.",), thorough=True)

@@ -1,4 +1,4 @@
-"""Metrics, traces, structured logs and the audit log. None of them ever holds message text."""
+"""Metrics, structured logs and the audit log. None of them ever holds message text."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from promptguard.controller import TurnResult
 from promptguard.errors import ConfigError
+from promptguard.service.calls import current_call
+from promptguard.service.tracing import Tracing
 from promptguard.service.verdicts import is_judged, log_fields, span_attributes
 
 LOGGER = logging.getLogger("promptguard.service")
@@ -37,17 +39,21 @@ class Exposition:
     content_type: str = CONTENT_TYPE_LATEST
 
 
+TurnListener = Callable[[TurnResult], None]
+
+
 class Telemetry:
     """The metrics and spans of one service, in a registry of its own."""
 
     def __init__(
         self,
         *,
-        tracer: trace.Tracer | None = None,
+        tracing: Tracing | None = None,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._tracer = tracer or trace.get_tracer("promptguard")
+        self.tracing = tracing or Tracing()
         self._timer = timer
+        self._listeners: list[TurnListener] = []
         # Not the process-wide registry: tests and embedders run several services in one process.
         self._registry = registry = CollectorRegistry()
         self._turns = Counter(
@@ -93,6 +99,14 @@ class Telemetry:
             "promptguard_entries_redacted", "Stored texts dropped by retention", registry=registry
         )
 
+        self._webhooks = Counter(
+            "promptguard_webhooks", "Webhook events, by outcome", ["outcome"], registry=registry
+        )
+
+    def on_turn(self, listener: TurnListener) -> None:
+        """Call `listener` with every admitted turn."""
+        self._listeners.append(listener)
+
     def exposition(self) -> Exposition:
         """Return every metric in Prometheus' text form."""
         return Exposition(body=generate_latest(self._registry))
@@ -130,14 +144,15 @@ class Telemetry:
         level = logging.WARNING if result.is_blocked or result.verdict.fault else logging.INFO
         fields = {**log_fields(result), "history": history, "key": key}
         LOGGER.log(level, "turn", extra={"fields": fields})
+        for listener in self._listeners:
+            listener(result)
 
     @contextmanager
     def turn_span(self, operation: str, *, model: str, provider: str) -> Iterator[trace.Span]:
-        """Trace one turn, named by OpenTelemetry's conventions for generative AI."""
-        with self._tracer.start_as_current_span(f"{operation} {model}".strip()) as span:
-            span.set_attribute("gen_ai.operation.name", operation)
-            if model:
-                span.set_attribute("gen_ai.request.model", model)
+        """Trace the judgement of one turn, and note what its request asks of the upstream."""
+        call = current_call()
+        call.operation, call.model, call.provider = operation, model, provider
+        with self.tracing.guard(model=model) as span:
             if provider:
                 span.set_attribute("gen_ai.provider.name", provider)
             yield span
@@ -157,6 +172,10 @@ class Telemetry:
         """Count a failure of the upstream."""
         self._upstream_errors.labels(kind=kind).inc()
 
+    def webhook(self, outcome: str) -> None:
+        """Count an event that was delivered or lost."""
+        self._webhooks.labels(outcome=outcome).inc()
+
     def reloaded(self, outcome: str) -> None:
         """Count a reload."""
         self._reloads.labels(outcome=outcome).inc()
@@ -169,18 +188,34 @@ class Telemetry:
 class AuditLog:
     """Records administrative actions, also failed ones, in the log and in a file if named."""
 
-    def __init__(self, path: str | None, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        path: str | None,
+        *,
+        clock: Callable[[], float],
+        on_label: Callable[[str, str, str], None] | None = None,
+    ) -> None:
         self._path = path
         self._clock = clock
+        self._on_label = on_label
         if path is not None:
             self._append(path, "")
 
     @contextmanager
-    def action(self, actor: str, action: str, target: str, *, done: str = "done") -> Iterator[None]:
+    def action(
+        self,
+        actor: str,
+        action: str,
+        target: str,
+        *,
+        done: str = "done",
+        tenant: str = "default",
+    ) -> Iterator[None]:
         """Record an action before the block does it, and its outcome after it.
 
         Raises ConfigError where the first record cannot be written, so that nothing is done
-        without a trace. `done` is the outcome of a block that does not raise.
+        without a trace. `done` is the outcome of a block that does not raise. `on_label` is
+        told of labels, with session, tenant and outcome.
         """
         self.record(actor, action, target, "begun")
         try:
@@ -189,6 +224,8 @@ class AuditLog:
             self._record_outcome(actor, action, target, type(error).__name__)
             raise
         self._record_outcome(actor, action, target, done)
+        if action == "label" and self._on_label is not None:
+            self._on_label(target, tenant, done)
 
     def record(self, actor: str, action: str, target: str, outcome: str) -> None:
         """Record that `actor` did `action` to `target`."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 import httpx
+from opentelemetry.trace import Span
 from starlette.requests import Request
 from starlette.types import Receive
 
 from promptguard.errors import CircuitOpen, ConfigError, ProviderError, ProviderTimeout
 from promptguard.providers import Endpoint
+from promptguard.service.calls import current_call
 from promptguard.service.errors import ApiError
 from promptguard.service.telemetry import Telemetry
+from promptguard.service.tracing import fail, inject, note_answer
 
 # Allow-lists in both directions: our own keys, cookies and routing headers stay here.
 _PASSED_ON = (
@@ -47,9 +51,17 @@ class Upstream:
     """The model behind the gateway; every failure is counted and raised as an ApiError."""
 
     def __init__(
-        self, endpoint: Endpoint, telemetry: Telemetry, *, env: Mapping[str, str] | None = None
+        self,
+        endpoint: Endpoint,
+        telemetry: Telemetry,
+        *,
+        env: Mapping[str, str] | None = None,
+        stream_s: float = 1800.0,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
         self._endpoint = endpoint
+        self._stream_s = stream_s
+        self._timer = timer
         self._telemetry = telemetry
         self._env = os.environ if env is None else env
 
@@ -79,26 +91,63 @@ class Upstream:
         self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str]
     ) -> httpx.Response:
         """Return a whole answer that the client may see: a success, or its own mistake."""
-        try:
-            with self._telemetry.calling_upstream():
-                response = await self._endpoint.send(method, path, body=body, headers=headers)
-        except (ProviderError, ConfigError) as error:
-            raise self._failure(error) from None
-        self._check(response, headers)
-        return response
+        with self._span(method, path) as span:
+            try:
+                with self._telemetry.calling_upstream():
+                    response = await self._endpoint.send(
+                        method,
+                        path,
+                        body=body,
+                        headers=inject(span, headers),
+                        circuit=current_call().tenant,
+                    )
+            except (ProviderError, ConfigError) as error:
+                raise self._failure(error) from None
+            self._check(response, headers)
+            note_answer(span, response.content)
+            return response
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, body: bytes, headers: Mapping[str, str]
     ) -> AsyncIterator[httpx.Response]:
-        """Give an answer as it comes; leaving the block ends it."""
+        """Give an answer as it comes, for at most `stream_s`; leaving the block ends it."""
+        with self._span("POST", path) as span:
+            try:
+                opened = self._endpoint.stream(
+                    "POST",
+                    path,
+                    body=body,
+                    headers=inject(span, headers),
+                    circuit=current_call().tenant,
+                )
+                async with opened as response:
+                    self._check(response, headers)
+                    response.stream = self._bounded(response)
+                    yield response
+            except (ProviderError, ConfigError) as error:
+                raise self._failure(error) from None
+
+    def _bounded(self, response: httpx.Response) -> httpx.AsyncByteStream:
+        return _BoundedStream(response, self._timer() + self._stream_s, self._timer)
+
+    @contextmanager
+    def _span(self, method: str, path: str) -> Iterator[Span]:
+        provider = self._endpoint.provider
+        span = self._telemetry.tracing.upstream(
+            method,
+            path,
+            provider=provider.name,
+            base_url=provider.base_url,
+            model=current_call().model,
+        )
         try:
-            opened = self._endpoint.stream("POST", path, body=body, headers=headers)
-            async with opened as response:
-                self._check(response, headers)
-                yield response
-        except (ProviderError, ConfigError) as error:
-            raise self._failure(error) from None
+            yield span
+        except BaseException as error:
+            fail(span, error.code if isinstance(error, ApiError) else type(error).__name__)
+            raise
+        finally:
+            span.end()
 
     def check_stream(self, response: httpx.Response) -> None:
         """Raise an ApiError unless the answer is a stream of events."""
@@ -140,6 +189,29 @@ class Upstream:
         self._telemetry.upstream_error(kind)
         status = 504 if isinstance(error, ProviderTimeout) else 502
         return ApiError(status, str(error), code=f"upstream_{kind}")
+
+
+class _BoundedStream(httpx.AsyncByteStream):
+    """The bytes of an answer, which end with an error once their time is over.
+
+    Each wait for the next piece is bounded elsewhere, so an endless answer ends soon after.
+    """
+
+    def __init__(self, response: httpx.Response, end: float, timer: Callable[[], float]) -> None:
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        self._stream = response.stream
+        self._request = response.request
+        self._end = end
+        self._timer = timer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            if self._timer() >= self._end:
+                raise httpx.ReadTimeout("The answer takes too long.", request=self._request)
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 def headers_back(response: httpx.Response) -> dict[str, str]:

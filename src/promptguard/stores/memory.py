@@ -86,6 +86,17 @@ class MemoryStore:
         session = self._open_sessions(key).get(key)
         return () if session is None else tuple(e for _, e in sorted(session.entries.items()))
 
+    async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
+        """Return the last `count` stored messages in order."""
+        session = self._open_sessions(key).get(key)
+        if session is None:
+            return ()
+        return tuple(session.entries[position] for position in sorted(session.entries)[-count:])
+
+    async def check_writable(self) -> None:
+        """Raise StoreError once the store is closed."""
+        self._open_sessions()
+
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
         """Return the states that fit the query, in its order."""
         fitting = self._fitting(query)[query.offset : query.offset + query.limit]

@@ -76,6 +76,15 @@ class PostgresStore:
         check_key(key)
         return await self._link.run(lambda link: statements.transcript(link, key))
 
+    async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
+        """Return the last `count` stored messages in order."""
+        check_key(key)
+        return await self._link.run(lambda link: statements.tail(link, key, count))
+
+    async def check_writable(self) -> None:
+        """Write something that nobody sees; raises StoreError where that fails."""
+        await self._link.run(statements.write_nothing)
+
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
         """Return the states that fit the query, in its order."""
         return await self._link.run(lambda link: statements.sessions(link, query))

@@ -153,6 +153,22 @@ async def transcript(link: Connection, key: SessionKey) -> tuple[TranscriptEntry
     return tuple([entry_of(EntryRow(*row)) async for row in cursor])
 
 
+async def tail(link: Connection, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
+    """Return the last `count` stored messages in order."""
+    cursor = await link.execute(
+        """SELECT position, turn, role, content, content_hash, timestamp, verdict
+        FROM guard_entries WHERE tenant = %s AND session_id = %s
+        ORDER BY position DESC LIMIT %s""",
+        (*_named(key), count),
+    )
+    return tuple([entry_of(EntryRow(*row)) async for row in cursor][::-1])
+
+
+async def write_nothing(link: Connection) -> None:
+    """Write the schema's number as it is, which only a database that takes writes does."""
+    await link.execute("UPDATE guard_schema SET number = number")
+
+
 async def sessions(link: Connection, query: SessionQuery) -> tuple[SessionState, ...]:
     """Return the states that fit the query."""
     rows = await _answer(link, statements.states(query))

@@ -29,7 +29,7 @@ from promptguard.stores.sqlite_connection import SqliteFile, SqliteThread, empty
 
 
 class SqliteStore:
-    """A SessionStore in a file: one thread writes, one reads, both off the event loop.
+    """A SessionStore in a file: one thread writes, two read, all off the event loop.
 
     Saves by other processes are noticed by asking every `poll_s` seconds whether the file has
     changed, and only while someone listens.
@@ -38,6 +38,8 @@ class SqliteStore:
     def __init__(self, file: SqliteFile, *, poll_s: float = 0.5) -> None:
         self._writer = SqliteThread(file)
         self._reader = SqliteThread(file, is_read_only=True)
+        # A whole transcript takes long to read, and turns must not wait for it.
+        self._long_reader = SqliteThread(file, is_read_only=True)
         self._poll_s = poll_s
         self._origin = uuid.uuid4().hex
         self._feed = ChangeFeed(self._watch)
@@ -81,7 +83,16 @@ class SqliteStore:
     async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
         """Return every stored message in order."""
         check_key(key)
-        return await self._reader.run(partial(statements.transcript, key=key))
+        return await self._long_reader.run(partial(statements.transcript, key=key))
+
+    async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
+        """Return the last `count` stored messages in order."""
+        check_key(key)
+        return await self._reader.run(partial(statements.tail, key=key, count=count))
+
+    async def check_writable(self) -> None:
+        """Write something that nobody sees; raises StoreError where that fails."""
+        await self._writer.run(statements.write_nothing)
 
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
         """Return the states that fit the query, in its order."""
@@ -149,6 +160,7 @@ class SqliteStore:
         await self._feed.close()
         await self._writer.close()
         await self._reader.close()
+        await self._long_reader.close()
 
     async def _watch(self) -> None:
         seen = await self._reader.run(statements.read_mark)

@@ -60,6 +60,20 @@ class SqliteFile:
             raise
         return connection
 
+    def inode(self) -> int:
+        """Return what tells this file from another one under its name; 0 where there is none."""
+        try:
+            return self.path.stat().st_ino
+        except OSError:
+            return 0
+
+    def check_in_place(self, inode: int) -> None:
+        """Raise StoreError where the file that was opened is no longer under its name."""
+        if self.inode() != inode:
+            raise StoreError(
+                f"{self.path} was removed or replaced while it was open; put it back and restart."
+            )
+
     def explain(self, error: sqlite3.Error | OSError) -> StoreError:
         """Return what is wrong in words that say what to do."""
         if isinstance(error, OSError):
@@ -108,6 +122,7 @@ class SqliteThread:
         self._connection: sqlite3.Connection | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="promptguard-sqlite")
         self._is_closed = False
+        self._inode = 0
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return `work(connection)`; raises StoreError where SQLite fails."""
@@ -127,12 +142,15 @@ class SqliteThread:
         try:
             if self._connection is None:
                 self._connection = self._open()
+            # SQLite goes on in a file that was removed, and everything is lost at its end.
+            self._file.check_in_place(self._inode)
             return work(self._connection)
         except sqlite3.Error as error:
             raise self._file.explain(error) from None
 
     def _open(self) -> sqlite3.Connection:
         connection = self._file.connect()
+        self._inode = self._file.inode()
         if self._is_read_only:
             connection.execute("PRAGMA query_only = ON")
         return connection

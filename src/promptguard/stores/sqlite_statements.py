@@ -109,6 +109,25 @@ def transcript(connection: sqlite3.Connection, key: SessionKey) -> tuple[Transcr
     return tuple(entry_of(EntryRow(*row)) for row in rows)
 
 
+def tail(
+    connection: sqlite3.Connection, key: SessionKey, count: int
+) -> tuple[TranscriptEntry, ...]:
+    """Return the last `count` stored messages in order."""
+    rows = connection.execute(
+        """SELECT position, turn, role, content, content_hash, timestamp, verdict
+        FROM guard_entries WHERE tenant = ? AND session_id = ?
+        ORDER BY position DESC LIMIT ?""",
+        (*_named(key), count),
+    ).fetchall()
+    return tuple(entry_of(EntryRow(*row)) for row in reversed(rows))
+
+
+def write_nothing(connection: sqlite3.Connection) -> None:
+    """Write the counter of saves as it is, which takes the lock and reaches the file."""
+    with transaction(connection):
+        connection.execute("UPDATE guard_counter SET value = value")
+
+
 def sessions(connection: sqlite3.Connection, query: SessionQuery) -> tuple[SessionState, ...]:
     """Return the states that fit the query."""
     rows = _answer(connection, statements.states(query))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from promptguard.cancellation import checkpoint
 from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
 from promptguard.errors import InputError
@@ -69,11 +70,22 @@ class TurnJudge:
     contents: ContentJudge
 
     @classmethod
-    def open(cls, config: ControllerConfig, *, encoder: Encoder | None = None) -> TurnJudge:
-        """Read what the configuration names; `encoder` replaces the embedded readers."""
+    def open(
+        cls,
+        config: ControllerConfig,
+        *,
+        encoder: Encoder | None = None,
+        instinct: FrozenInstinct | None = None,
+    ) -> TurnJudge:
+        """Read what the configuration names.
+
+        `encoder` replaces the embedded readers, `instinct` rules that were read before.
+        """
         weights = load_weights(Path(config.weights)) if config.weights else shipped_weights()
         priors = weights.priors_for(config.false_positive_budget or PRESETS[config.preset])
-        instinct = FrozenInstinct.load(extra_paths=config.rules, settings=config.temporal)
+        instinct = instinct or FrozenInstinct.load(
+            extra_paths=config.rules, settings=config.temporal
+        )
         signals = load_signals(config.signals)
         used: Encoder | None = None
         if config.use_model:
@@ -105,6 +117,7 @@ class TurnJudge:
         self, state: SessionState, turn: TurnInput, *, now: float
     ) -> tuple[Verdict, SessionState]:
         """Return the verdict on one more turn, and the state with that turn recorded."""
+        checkpoint()
         ctx = self.context_of(state, turn, now=max(now, state.updated))
         # A turn of an agent's loop brings contents and no words: the user did nothing in it.
         scores = self._scores(ctx) if turn.text.strip() or not turn.contents else ()

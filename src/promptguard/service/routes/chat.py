@@ -22,6 +22,7 @@ from promptguard.service.body import Limits, name_of
 from promptguard.service.completions_wire import CompletionsWire
 from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.intake import Admission, Incoming
+from promptguard.service.lanes import computed
 from promptguard.service.openai_wire import ChatWire
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.responses_wire import ResponsesWire
@@ -96,7 +97,7 @@ class Gateway:
         """Answer one request in its own format, errors included."""
         principal = permitted(request, Scope.GUARD)
         try:
-            asked = wire.read_request(await request.body(), self.limits)
+            asked = await computed(await request.body(), wire.read_request, self.limits)
             owner = Owner(principal=principal, end_user=asked.end_user)
             known = self.answers.find(owner, asked.continues)
             admission = await self.recorder.intake.admit(

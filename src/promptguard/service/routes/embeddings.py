@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.body import check_count, invalid, read_json
 from promptguard.service.errors import ApiError, error_responses
+from promptguard.service.lanes import computed
 from promptguard.service.routes.chat import Gateway
 from promptguard.service.routes.chat_openapi import described
 from promptguard.service.upstream import headers_back, while_connected
@@ -33,7 +34,7 @@ class EmbeddingsApi:
         """
         permitted(request, Scope.GUARD)
         raw = await request.body()
-        contents, is_judged = self._contents(raw)
+        contents, is_judged = await computed(raw, self._contents)
         controller = self.gateway.recorder.controller
         findings = await asyncio.to_thread(controller.judge.contents.judge, contents, "")
         headers = _headers(findings, is_judged=is_judged)

@@ -10,7 +10,6 @@ from fastapi.responses import JSONResponse
 
 from promptguard.controller import Controller
 from promptguard.errors import PromptGuardError
-from promptguard.protocols import SessionKey
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.errors import error_responses
 from promptguard.service.lifecycle import Lifecycle
@@ -51,9 +50,9 @@ class HealthApi:
             return "starting"
         try:
             async with asyncio.timeout(_STORE_TIMEOUT_S):
-                await self.controller.store.load(SessionKey(session_id="readiness"))
+                await self.controller.store.check_writable()
         except (PromptGuardError, TimeoutError):
-            return "the store does not answer"
+            return "the store cannot be written"
         return None
 
 

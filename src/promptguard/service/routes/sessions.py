@@ -227,7 +227,9 @@ class SessionsApi:
             timestamp=self.clock(),
             note=body.note,
         )
-        with self.audit.action(caller.name, "label", key.session_id, done=body.verdict):
+        with self.audit.action(
+            caller.name, "label", key.session_id, done=body.verdict, tenant=key.tenant
+        ):
             await self.controller.put_label(key.session_id, label, tenant=key.tenant)
         return _label_view(label)
 

@@ -1,0 +1,145 @@
+"""Whether the store, the model's files, keys, audit file and webhooks are in order.
+
+For `promptguard doctor`, and for `promptguard serve` before it starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import socket
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from promptguard.cli.stored import sqlite_path
+from promptguard.config import KeyConfig, ServiceConfig
+from promptguard.errors import ConfigError, ModelError, StoreError
+
+# What people type as a key to try things out, and then forget.
+_GUESSED = (
+    *("", "a", "abc", "admin", "api", "apikey", "app", "changeme", "default", "dev", "dummy"),
+    *("example", "foo", "guard", "hello", "key", "letmein", "local", "master", "mykey", "none"),
+    *("password", "promptguard", "qwerty", "root", "secret", "sk-1234", "sk-test", "test"),
+    *("test123", "testkey", "token", "user", "xxx", "your-api-key", "YOUR_KEY", "1", "12", "123"),
+    *("1234", "12345", "123456", "12345678", "123456789", "1234567890", "pg_", "pg_test", "pg_key"),
+)
+
+
+def examine_store(url: str) -> str:
+    """Return what is well with the store; raises what is not.
+
+    A file that does not exist is not made, and a database server is not called.
+    """
+    from promptguard.stores import open_store
+
+    open_store(url)
+    scheme = url.partition(":")[0]
+    if scheme != "sqlite":
+        return f"{scheme}, kept in this process" if scheme == "memory" else f"{scheme}, not called"
+    path = sqlite_path(url)
+    require_writable(path)
+    if path.exists():
+        _check_pages(path)
+        check_store(url)
+    return f"{path} can be written"
+
+
+def check_store(url: str) -> None:
+    """Write to the store, which is made if need be; raises StoreError that names it."""
+    asyncio.run(_written(url))
+
+
+def examine_model_files() -> str:
+    """Return which model is installed; raises ModelError where a file is not the published one."""
+    from promptguard.model.artifact import bundled
+
+    artifact = bundled()
+    if damaged := artifact.damaged():
+        raise ModelError(
+            f"{', '.join(damaged)} in {artifact.folder} differ from what was published; "
+            "reinstall the package."
+        )
+    return f"{artifact.manifest.name} {artifact.manifest.version}, files as published"
+
+
+def examine_audit(path: str) -> str:
+    """Return that the audit file can be appended to; raises ConfigError where it cannot."""
+    require_writable(Path(path))
+    return f"{path} can be written"
+
+
+def examine_keys(keys: tuple[KeyConfig, ...]) -> str:
+    """Return how many keys there are; raises ConfigError where one can be guessed."""
+    guessed = {hashlib.sha256(word.encode()).hexdigest() for word in _GUESSED}
+    weak = [key.name for key in keys if key.sha256 in guessed]
+    if weak:
+        raise ConfigError(
+            f"Anybody can guess the key of {', '.join(weak)}; make another with "
+            "`promptguard keys new`."
+        )
+    return f"{len(keys)} configured, none easily guessed"
+
+
+def examine_webhooks(config: ServiceConfig, env: Mapping[str, str] | None = None) -> str:
+    """Return how many webhooks there are; raises ConfigError where one lacks its secret."""
+    from promptguard.service.webhooks import check_webhook
+
+    for hook in config.webhooks:
+        check_webhook(hook, os.environ if env is None else env)
+    return f"{len(config.webhooks)} configured, not called"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the address; raises ConfigError where that cannot be."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host.strip("[]"), port))
+    except (OSError, UnicodeError) as error:
+        bound.close()
+        reason = getattr(error, "strerror", None) or "no such address"
+        raise ConfigError(
+            f"Cannot listen on {host}:{port} ({reason}); stop what listens there, or choose "
+            "another with --port."
+        ) from None
+    bound.set_inheritable(True)
+    return bound
+
+
+def require_writable(path: Path) -> None:
+    """Raise ConfigError where the file cannot be written, or not be made."""
+    if path.exists():
+        if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
+            raise ConfigError(f"{path} cannot be written; change its rights or the setting.")
+        return
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{folder} cannot be written; choose another place for {path.name}.")
+
+
+async def _written(url: str) -> None:
+    from promptguard.stores import open_store
+
+    store = open_store(url)
+    try:
+        await store.check_writable()
+    finally:
+        await store.close()
+
+
+def _check_pages(path: Path) -> None:
+    """Read every page of an SQLite file; raises StoreError where one is damaged."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            found = file.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.Error as error:
+        found = str(error)
+    if found != "ok":
+        raise StoreError(
+            f"{path} is damaged ({found}); restore it from a backup, or move it away together "
+            "with its -wal and -shm files and start again."
+        )

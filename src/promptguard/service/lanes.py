@@ -1,0 +1,214 @@
+"""Where computations run: a pool of threads per lane, and in each lane callers take turns.
+
+Short turns, long turns and heavy calls (replay, explanation, rubric) have threads of their own, so
+that none waits for another kind. Within a lane the callers are served in rotation, however many
+computations one of them has waiting. The lane and the caller come from the request under way
+(`current_call`), so that whatever runs in `asyncio.to_thread` is scheduled, wherever it is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from promptguard.config import ServiceConfig
+from promptguard.service.calls import Call, Lane, current_call
+from promptguard.service.errors import ApiError
+
+# How long a computation lets short turns go first at each of its steps (a window of text, a
+# turn). It goes on after that, so that it is slow while the service is full, and never stuck.
+PATIENCE_S = {Lane.SHORT: 0.0, Lane.LONG: 0.25, Lane.HEAVY: 0.5}
+_GLANCE_S = 0.01
+RETRY_AFTER_S = 2
+# A longer body makes its request a long one.
+LONG_BODY_BYTES = 16 * 1024
+MAX_HEAVY = 16
+MAX_HEAVY_PER_CALLER = 2
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneLimits:
+    """Threads of one lane, and how many computations may wait: in all, and of one caller."""
+
+    threads: int
+    waiting: int
+    waiting_per_caller: int
+
+
+class Abandoned(Exception):
+    """Ends a computation whose caller has left or whose time is over."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    work: Callable[[], Any]
+    call: Call
+    future: Future[Any] = field(default_factory=Future)
+
+    def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.future.set_result(self.work())
+        except BaseException as error:
+            self.future.set_exception(error)
+
+
+class _Rotation:
+    """Waiting jobs, taken one caller after the other."""
+
+    def __init__(self, limits: LaneLimits) -> None:
+        self._limits = limits
+        self._callers: OrderedDict[str, deque[_Job]] = OrderedDict()
+        self._count = 0
+
+    def put(self, job: _Job) -> None:
+        jobs = self._callers.get(job.call.owner)
+        waiting = 0 if jobs is None else len(jobs)
+        is_full = self._count >= self._limits.waiting
+        if is_full or waiting >= self._limits.waiting_per_caller:
+            raise busy()
+        self._callers.setdefault(job.call.owner, deque()).append(job)
+        self._count += 1
+
+    def take(self) -> _Job:
+        owner, jobs = self._callers.popitem(last=False)
+        job = jobs.popleft()
+        self._count -= 1
+        if jobs:
+            self._callers[owner] = jobs
+        return job
+
+    def __len__(self) -> int:
+        return self._count
+
+
+class _Pool:
+    """The threads of one lane."""
+
+    def __init__(self, lane: Lane, limits: LaneLimits) -> None:
+        self._waiting = _Rotation(limits)
+        self._running = 0
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(limits.threads, thread_name_prefix=f"promptguard-{lane}")
+
+    @property
+    def is_busy(self) -> bool:
+        return self._running > 0 or len(self._waiting) > 0
+
+    def submit(self, job: _Job) -> None:
+        with self._lock:
+            self._waiting.put(job)
+        # One ticket for each job: which job it is for is decided when a thread is free.
+        self._threads.submit(self._next)
+
+    def shutdown(self, *, wait: bool, cancel: bool) -> None:
+        with self._lock:
+            while cancel and len(self._waiting):
+                self._waiting.take().future.cancel()
+        self._threads.shutdown(wait=wait, cancel_futures=cancel)
+
+    def _next(self) -> None:
+        with self._lock:
+            if not len(self._waiting):
+                return
+            job = self._waiting.take()
+            self._running += 1
+        try:
+            job.run()
+        finally:
+            with self._lock:
+                self._running -= 1
+
+
+class LaneExecutor(ThreadPoolExecutor):
+    """The event loop's executor: sends each computation to the lane of its request.
+
+    `submit` raises a 503 ApiError with Retry-After where the lane is full.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[Lane, LaneLimits],
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__(max_workers=1)
+        self._pools = {lane: _Pool(lane, limits[lane]) for lane in Lane}
+        self._sleep = sleep
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Start `fn` in a thread of the lane that the request under way is in."""
+        call = current_call()
+        job = _Job(work=partial(fn, *args, **kwargs), call=call)
+        self._pools[call.lane].submit(job)
+        return job.future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let the running computations end."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=wait, cancel=cancel_futures)
+        super().shutdown(wait=wait, cancel_futures=cancel_futures)
+
+    def check(self, call: Call) -> None:
+        """Hold a computation of `call` up while short turns are under way; end it if it is over.
+
+        Called at the checkpoints of what runs in the lanes.
+        """
+        if call.is_over:
+            raise Abandoned
+        left_s = PATIENCE_S[call.lane]
+        while left_s > 0 and self._pools[Lane.SHORT].is_busy:
+            self._sleep(_GLANCE_S)
+            left_s -= _GLANCE_S
+            if call.is_over:
+                raise Abandoned
+
+
+async def computed(
+    raw: bytes, work: Callable[Concatenate[bytes, P], T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Return `work(raw, ...)`, computed in a thread of the request's lane where `raw` is long.
+
+    For a short body the way to a thread and back takes longer than the work.
+    """
+    if len(raw) <= LONG_BODY_BYTES:
+        return work(raw, *args, **kwargs)
+    return await asyncio.to_thread(work, raw, *args, **kwargs)
+
+
+def lane_limits(config: ServiceConfig) -> dict[Lane, LaneLimits]:
+    """Return the limits that the settings give to each lane."""
+    long = max(1, config.max_waiting // 4)
+    return {
+        Lane.SHORT: LaneLimits(
+            threads=config.threads, waiting=config.max_waiting, waiting_per_caller=long
+        ),
+        Lane.LONG: LaneLimits(
+            threads=config.long_threads, waiting=long, waiting_per_caller=max(1, long // 4)
+        ),
+        Lane.HEAVY: LaneLimits(
+            threads=config.heavy_threads,
+            waiting=MAX_HEAVY,
+            waiting_per_caller=MAX_HEAVY_PER_CALLER,
+        ),
+    }
+
+
+def busy() -> ApiError:
+    """Return the error for a computation that finds its queue full."""
+    return ApiError(
+        503,
+        "Too much of this kind is waiting; try again shortly.",
+        code="busy",
+        headers={"retry-after": str(RETRY_AFTER_S)},
+    )
