@@ -13,8 +13,8 @@ from walked import BY_ID, walk_turns, walked
 
 from promptguard.config import ControllerConfig
 from promptguard.risk.ledger import total
-from promptguard.scenarios import Scenario, shipped_scenarios
-from promptguard.verdict import Mode
+from promptguard.scenarios import Scenario, ScenarioTurn, shipped_scenarios
+from promptguard.verdict import Action, Mode
 
 _IDS = [scenario.id for scenario in shipped_scenarios()]
 _MOST_MISSED = 0.15
@@ -77,6 +77,21 @@ def test_order_matters(scenario_id: str) -> None:
     assert abs(total(in_order.ledger) - total(out_of_order.ledger)) > 0.05
 
 
+def test_ordinary_turns_pass_right_after_an_attack() -> None:
+    """Of fifty ordinary questions, each asked right after a blocked request, none is blocked."""
+    scenario = BY_ID["recovery-after-one-attack"]
+    attack = scenario.turns[0]
+    asked = dict.fromkeys(turn.user for turn in BY_ID["two-hundred-ordinary-turns"].turns)
+    blocked = []
+    for text in asked:
+        before, after = walk_turns([attack, ScenarioTurn(user=text)], scenario)
+        assert before[0].action is Action.BLOCK
+        if after[0].action is Action.BLOCK:
+            blocked.append(text)
+    assert len(asked) == 50
+    assert not blocked
+
+
 def test_a_follow_up_is_judged_by_what_it_continues() -> None:
     """The same harmless words weigh more after an escalation than by themselves."""
     scenario = BY_ID["next-step-without-a-risky-word"]
@@ -108,7 +123,7 @@ def test_a_reply_in_the_file_is_not_given_to_a_blocked_turn() -> None:
     """What a blocked turn would have been answered never enters the session."""
     scenario = BY_ID["decay-escape"]
     verdict, state = walked(scenario.id)[-1]
-    assert verdict.action.value == "block"
+    assert verdict.action is Action.BLOCK
     reply = state.recent[-1].reply
     assert reply is not None
     assert reply.excerpt == scenario.config.refusal
