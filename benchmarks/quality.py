@@ -84,7 +84,11 @@ def measured(folder: Path, *, jobs: int, per_source: int | None) -> Report:
         dataset,
         (contender,),
         outcomes,
-        replace(manifest, files=(*dataset.files, *layers.files)),
+        replace(
+            manifest,
+            files=(*dataset.files, *layers.files),
+            sample="; ".join(note for note in (dataset.sample, layers.sample) if note),
+        ),
         now=time.time(),
         seed=SEED,
         command=COMMAND if per_source is None else f"{COMMAND} --per-source {per_source}",
