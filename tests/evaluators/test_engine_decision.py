@@ -10,9 +10,9 @@ from promptguard.config import ControllerConfig, PromptGuardConfig
 from promptguard.conversation import Message, Role, messages_from
 from promptguard.core.decision import Decision, Label
 from promptguard.core.ensemble import MERGES
+from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.local import LocalJudge, engine_config, verdict_on
 from promptguard.evaluators.reading import Engine, LayerInput
-from promptguard.evaluation import PromptGuard
 from promptguard.scenarios import shipped_scenarios
 from promptguard.testing import FakeEncoder
 from promptguard.turns.input import steps_of

@@ -15,9 +15,9 @@ from promptguard.config import PromptGuardConfig
 from promptguard.conversation import Message
 from promptguard.core.decision import Decision, Label
 from promptguard.errors import ConfigError, EvaluationError, ModelError
+from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.local import DECISION, LocalJudge, open_local
 from promptguard.evaluators.registry import JUDGES, can_judge, named_judge, threshold_of
-from promptguard.evaluation import PromptGuard
 from promptguard.model.reading import ContextReading, DocumentReading, MessageReading
 from promptguard.protocols import LayerJudgement, LayerTask
 from promptguard.testing import FakeEncoder

@@ -14,8 +14,8 @@ from stub_upstream import StubUpstream
 
 from promptguard.config import ControllerConfig, EndpointConfig, ServiceConfig, Settings
 from promptguard.controller import Controller
-from promptguard.fil.engine import FrozenInstinct
 from promptguard.evaluation import PromptGuard
+from promptguard.fil.engine import FrozenInstinct
 from promptguard.patterns.concepts import shipped_concepts
 from promptguard.protocols import SessionKey, SessionQuery
 from promptguard.providers import EndpointSeams, open_endpoint
