@@ -15,7 +15,6 @@ from promptguard.service.dashboard.charts import (
     Bar,
     Point,
     evidence_bars,
-    mode_strip,
     sparkline,
     trajectory,
 )
@@ -138,11 +137,3 @@ def test_names_and_reasons_are_escaped() -> None:
     assert "<b>" not in svg
     assert "<script>" not in svg
     parsed(svg)
-
-
-def test_the_strip_gives_each_mode_its_share() -> None:
-    """Widths follow counts; no sessions draw nothing."""
-    root = parsed(mode_strip([(Mode.SAFE, 3), (Mode.UNSAFE, 1)]))
-    wide, narrow = (float(rect.get("width", "")) for rect in root.iter("rect"))
-    assert wide > 2.5 * narrow
-    assert "no sessions" in mode_strip([])

@@ -134,38 +134,6 @@ def evidence_bars(bars: Sequence[Bar], *, title: str, width: int = 310) -> Marku
     )
 
 
-def mode_strip(counts: Sequence[tuple[Mode, int]], *, width: int = 480, height: int = 10) -> Markup:
-    """Draw how many sessions are in each mode as one bar."""
-    total = sum(count for _, count in counts)
-    label = ", ".join(f"{count} {mode.name}" for mode, count in counts if count) or "no sessions"
-    parts, x = [], 0.0
-    for mode, count in counts:
-        share = width * count / total if total else 0.0
-        if share:
-            parts.append(
-                element(
-                    "rect",
-                    element("title", f"{count} {mode.name}"),
-                    class_=f"m{int(mode)}",
-                    x=x,
-                    y=0,
-                    width=max(1.0, share - 1.5),
-                    height=height,
-                    rx=2,
-                )
-            )
-        x += share
-    return element(
-        "svg",
-        *parts,
-        class_="strip",
-        viewBox=f"0 0 {width} {height}",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=f"Sessions by mode: {label}",
-    )
-
-
 def element(name: str, *children: str, **attributes: str | float) -> Markup:
     """Return an SVG element; text among children and attributes is escaped."""
     shown = Markup().join(
