@@ -162,7 +162,7 @@ def test_a_poisoned_result_is_withheld_for_good(guard: Guard, session_id: str | 
 def test_a_clean_result_after_an_attack_passes(guard: Guard) -> None:
     """A turn of an agent's loop without words is not held against the user."""
     refused = [user(ATTACK), assistant(guard.config.refusal), user(HARMLESS)]
-    guard.judge(refused, "s")
+    assert not guard.judge(refused, "s").is_blocked
     result = guard.judge([*refused, *called(CLEAN)], "s")
     assert not result.is_blocked
     assert result.verdict.turn_risk < 0.5
