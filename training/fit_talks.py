@@ -5,7 +5,8 @@
 Runs the engine, by the quick reader, over talks that trained no reader (held-out records and whole
 development sources) and fits the scores of their later turns. Turns of an attack count from its
 first open turn on where that is known, else its last. A prior holds its share for whole talks: an
-innocent talk counts by its highest turn. Signals whose weight is below `LEAST` stay measurements.
+innocent talk counts by its highest turn. Innocent twins of an attack, made to look like one, are
+allowed five times the share of ordinary talks; the stricter of the two priors holds.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import math
 import random
 import tomllib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ BOUNDS = {
     "probing": (0.4, 1.0),
 }
 CONTEXT_LIMIT = 3.2
+TWIN_SHARE = 5
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Turn:
     source: str
     label: int
     scores: dict[str, float]
+    is_twin: bool
 
 
 def is_usable(record: dict[str, Any], name: str) -> bool:
@@ -90,7 +93,8 @@ def turns_of(judge: TurnJudge, data: Path, name: str) -> list[Turn]:
             label = label_of(record, index, len(verdicts))
             if index and label is not None:
                 scores = {score.name: score.score for score in verdict.scores}
-                found.append(Turn(record["id"], record["source"], label, scores))
+                is_twin = bool(record.get("pair")) or "matched" in record["category"]
+                found.append(Turn(record["id"], record["source"], label, scores, is_twin))
     return found
 
 
@@ -99,6 +103,12 @@ def features(turns: list[Turn]) -> np.ndarray:
     return np.array(
         [[log_odds(t.scores[n]) if n in LOGIT else t.scores[n] for n in SIGNALS] for t in turns]
     )
+
+
+def talk_prior(tops: list[tuple[str, float]], share: float) -> float:
+    """Return the prior at which `share` of innocent talks, sources alike, reaches the block."""
+    values, owners = np.array([v for _, v in tops]), np.array([s for s, _ in tops])
+    return prior_for(values, owners, share)
 
 
 def main() -> None:
@@ -129,13 +139,17 @@ def main() -> None:
             key = (turn.talk, turn.source)
             highest[key] = max(highest[key], float(value))
     attacked = {turn.talk for turn in turns if turn.label}
-    innocent = [(key[1], value) for key, value in highest.items() if key[0] not in attacked]
-    tops, owners = np.array([v for _, v in innocent]), np.array([s for s, _ in innocent])
+    twins = {turn.talk for turn in turns if turn.is_twin}
+    tops: dict[bool, list[tuple[str, float]]] = {True: [], False: []}
+    for (talk, source), value in highest.items():
+        if talk not in attacked:
+            tops[talk in twins].append((source, value))
     for budget in body["budgets"]:
-        budget["later"] = round(prior_for(tops, owners, budget["share"]), 4)
+        shares = {False: budget["share"], True: min(0.5, TWIN_SHARE * budget["share"])}
+        budget["later"] = round(min(talk_prior(tops[t], shares[t]) for t in shares), 4)
         caught = nats[labels == 1] + budget["later"] >= BLOCK
         print(f"share {budget['share']}: later {budget['later']}, caught {caught.mean():.3f}")
-    print(f"{len(innocent)} innocent talks of {len(Counter(owners.tolist()))} sources")
+    print(f"{len(tops[False])} ordinary talks, {len(tops[True])} innocent twins")
     options.weights.write_text(tomli_w.dumps(body), encoding="utf-8")
 
 
