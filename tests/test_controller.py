@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -328,7 +329,9 @@ async def test_a_verdict_is_stored_and_read_in_one_form() -> None:
     controller = controller_with()
     result = await controller.process_turn("s", ATTACK, contents=[POISON])
     (entry,) = [e for e in await controller.store.transcript(KEY) if e.verdict]
-    assert Verdict.from_json(entry.verdict) == result.verdict
+    stored = Verdict.from_json(entry.verdict)
+    assert stored.latency_ms is not None
+    assert replace(stored, latency_ms=None) == replace(result.verdict, latency_ms=None)
     odds = result.verdict.prior + sum(e.nats for e in result.verdict.evidence)
     assert risk_of(odds) == pytest.approx(result.verdict.turn_risk)
 

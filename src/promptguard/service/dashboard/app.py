@@ -13,6 +13,7 @@ from starlette.routing import Mount
 from promptguard.config import ServiceConfig
 from promptguard.controller import Controller
 from promptguard.errors import ConfigError
+from promptguard.model.artifact import bundled
 from promptguard.service.telemetry import AuditLog
 
 PAGE_TIMEOUT_S = 20.0
@@ -60,12 +61,18 @@ def mount_dashboard(
         controller=controller,
         access=Access(lambda: config().keys, clock=clock),
         audit=audit,
-        report=lambda: Path(config().quality_report),
+        report=lambda: _report_of(config().quality_report),
         clock=clock,
     )
     mounted = next(r for r in app.routes if isinstance(r, Mount) and r.app is core.app)
     mounted.app = DashboardAuth(core.app, context)
     app.add_api_route("/", _to_dashboard, include_in_schema=False)
+
+
+def _report_of(configured: str) -> Path:
+    """Return the configured report where it is there, else the one that ships with the model."""
+    path = Path(configured)
+    return path if path.is_file() else bundled().folder / "measured.json"
 
 
 def _register_pages(assets: Path) -> None:
