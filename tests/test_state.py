@@ -49,9 +49,9 @@ def test_topics_change_with_the_subject() -> None:
     """A new subject begins a segment, more of the same joins it, a return is counted."""
     judge = fake_judge()
     state = SessionState(session_id="s")
-    subjects = ["roses and their thorns"] * 2 + ["bicycle brakes and chains"] * 2
-    for number, subject in enumerate(subjects):
-        _, state = judge.judge(state, TurnInput(text=f"tell me about {subject}"), now=number)
+    said = ["roses and thorns", "thorns on roses", "bicycle brakes and chains", "bicycle chains"]
+    for number, text in enumerate(said):
+        _, state = judge.judge(state, TurnInput(text=text), now=float(number))
     ranges = [(segment.first_turn, segment.last_turn) for segment in state.segments]
     assert ranges == [(1, 2), (3, 4)]
 

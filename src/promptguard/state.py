@@ -323,14 +323,16 @@ def _upgraded(body: dict[str, Any], found: int) -> dict[str, Any]:
     """
     if found >= FORMAT_VERSION:
         return body
-    recent = [
-        {key: value for key, value in record.items() if key != "risk"}
-        | {"turn_risk": record.get("risk", 0.0)}
-        for record in body.get("recent", ())
-    ]
-    for record in recent:
-        if record.get("reply"):
-            record["reply"].pop("risk", None)
+    stored = body.get("recent", ())
+    if not isinstance(stored, list) or not all(isinstance(record, dict) for record in stored):
+        raise DataError("A stored session of an older format cannot be read.")
+    recent = []
+    for record in stored:
+        reply = record.get("reply")
+        if isinstance(reply, dict):
+            reply = {key: value for key, value in reply.items() if key != "risk"}
+        kept = {key: value for key, value in record.items() if key not in ("risk", "reply")}
+        recent.append({**kept, "turn_risk": record.get("risk", 0.0), "reply": reply})
     return {**body, "recent": recent, "ledger": {}}
 
 
