@@ -108,9 +108,13 @@ class ClientHints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilReading:
-    """What the Frozen Instinct Layer found in the current message."""
+    """What the Frozen Instinct Layer found in the current message.
+
+    `raw_score` is the sum before it is clamped: what the design's examples are held against.
+    """
 
     harm_score: float = 0.0
+    raw_score: float = 0.0
     violated: tuple[str, ...] = ()
     mentioned: tuple[str, ...] = ()
     concepts: tuple[str, ...] = ()

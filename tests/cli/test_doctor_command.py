@@ -56,7 +56,7 @@ def test_a_broken_configuration_is_said_and_nothing_else_tried(tmp_path: Path) -
     """The message says which setting."""
     done = doctor(tmp_path, "evaluation: {mode: sideways}")
     assert done.exit_code == 3
-    assert done.output.startswith("broken  configuration: Configuration: ")
+    assert done.output.startswith("broken  configuration: ")
     assert "mode" in done.output
 
 

@@ -29,7 +29,7 @@ def record(
         content_hash="",
         timestamp=timestamp,
         message_risk=0.0,
-        risk=0.0,
+        turn_risk=0.0,
         mode=Mode.SAFE,
         action=Action.ALLOW,
         harm_score=harm,

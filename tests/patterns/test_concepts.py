@@ -54,8 +54,8 @@ def test_places_are_given_in_order() -> None:
 
 def test_a_folder_of_files_is_read(tmp_path: Path) -> None:
     """Each language is one file with one table."""
-    (tmp_path / "en.toml").write_text('[concepts]\nlock = ["lock"]\n', encoding="utf-8")
-    (tmp_path / "de.toml").write_text('[concepts]\nlock = ["schloss"]\n', encoding="utf-8")
+    (tmp_path / "en.toml").write_text('[concepts]\nlock = "lock"\n', encoding="utf-8")
+    (tmp_path / "de.toml").write_text('[concepts]\nlock = "schloss"\n', encoding="utf-8")
     concepts = Concepts.load(tmp_path)
     assert concepts.names == {"lock"}
     assert set(concepts.match("ein schloss")) == {"lock"}
@@ -65,7 +65,7 @@ def test_a_folder_of_files_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "fault"),
-    [("[concepts", "TOML"), ("[words]\na = []", "concepts"), ('[concepts]\na = ["*"]', "empty")],
+    [("[concepts", "TOML"), ("[words]\na = []", "concepts"), ('[concepts]\na = "*"', "empty")],
 )
 def test_a_broken_file_is_named(source: str, fault: str) -> None:
     """The author learns what is wrong."""

@@ -63,7 +63,7 @@ id = "xx-stop-word"
 kind = "word"
 words = "kajtiel estasdo"
 """,
-    "concepts": '[concepts]\nexplosive = ["eksplodilo*"]\n',
+    "concepts": '[concepts]\nexplosive = "eksplodilo*"\n',
 }
 
 

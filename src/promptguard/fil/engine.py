@@ -127,6 +127,7 @@ class FrozenInstinct:
         is_hard = self._is_hard(violated, amps, judged)
         return FilReading(
             harm_score=1.0 if is_hard else min(1.0, raw),
+            raw_score=raw,
             violated=violated,
             mentioned=tuple(sorted(finding.mentioned - set(violated))),
             concepts=finding.concepts,

@@ -38,7 +38,9 @@ _MODULES = (
 def load_signals(names: Sequence[str] | None = None) -> tuple[tuple[str, Signal], ...]:
     """Return the signals of these names, or all, in the order in which they are computed."""
     registry = _registered()
-    chosen = registry.names() if names is None else names
+    # Modules may have been imported, and so registered, in another order than the list's.
+    known = (*_MODULES, *(name for name in registry.names() if name not in _MODULES))
+    chosen = known if names is None else names
     return tuple((name, registry.get(name)) for name in chosen)
 
 
