@@ -1,6 +1,6 @@
 """Step 5: write a trained network as ONNX, fused and quantised to int8, and compare the two.
 
-python -m training.export quick .train/work/quick.pt .train/grown src/promptguard/data/model
+python -m training.export quick .train/runs/quick.pt .train/grown src/promptguard/data/model
 """
 
 from __future__ import annotations
