@@ -6,6 +6,7 @@ talked about) and `ConversationHistory` (what was violated, and when), are compu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -211,6 +212,8 @@ class SessionState:
         """Read a state written by this version or an older one."""
         try:
             body = dict(_JSON.validate_json(text))
+            if not _is_finite(body):
+                raise DataError("A stored session holds a number that is not finite.")
             found = body.pop("format", 1)
             if not isinstance(found, int):
                 raise DataError("A stored session names no format.")
@@ -313,6 +316,15 @@ def _history_messages(recent: Iterable[TurnRecord]) -> Iterable[ConversationMess
                 fil_violations=frozenset(),
                 is_flagged=False,
             )
+
+
+def _is_finite(value: object) -> bool:
+    """Say whether every number in plain data is one; "1e999" reads as infinity."""
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _upgraded(body: dict[str, Any], found: int) -> dict[str, Any]:

@@ -15,15 +15,7 @@ from fuzz.seeds import SEEDS
 from fuzz.targets import TARGETS, Broken
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
-_OPEN = pytest.mark.xfail(
-    reason="SessionState.from_json takes a format that is no number, and numbers without end",
-    strict=False,
-)
-_TARGETS = [pytest.param(name, marks=_OPEN if name == "state" else ()) for name in TARGETS]
-_CASES = [
-    pytest.param(path, marks=_OPEN if path.stem.startswith("state") else (), id=path.stem)
-    for path in CORPUS
-]
+_CASES = [pytest.param(path, id=path.stem) for path in CORPUS]
 
 
 @pytest.mark.parametrize("path", _CASES)
@@ -40,7 +32,7 @@ def test_seeds_keep_every_promise(target: str) -> None:
         TARGETS[target](seed)
 
 
-@pytest.mark.parametrize("target", _TARGETS)
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_short_run_breaks_nothing(target: str) -> None:
     """A few hundred mutated cases raise nothing but the package's own errors."""
     assert list(failures(target, 300, seed=7)) == []
