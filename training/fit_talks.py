@@ -68,7 +68,9 @@ def is_usable(record: dict[str, Any], name: str) -> bool:
     """Say whether a record is a talk without tool results whose hostile turns are known."""
     roles = [m["role"] for m in record["messages"]]
     known = record["label"] == "benign" or record.get("attack_turn") is not None or name == "dev"
-    return roles.count("user") > 1 and "tool" not in roles and known
+    # Of some talks that return to something harmless nobody noted which turns were hostile.
+    noted = not record.get("last_turn_harmless") or "past_attack_turn" in record
+    return roles.count("user") > 1 and "tool" not in roles and known and noted
 
 
 def label_of(record: dict[str, Any], index: int, turns: int) -> int | None:

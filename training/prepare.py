@@ -219,7 +219,17 @@ def evenly(rows: list[Record], most: int, rng: random.Random) -> list[Record]:
     return kept
 
 
-def write(path: Path, rows: list[Record]) -> None:
+def translations(records: list[Record], authored: list[Record]) -> list[list[str]]:
+    """Return [language, English, translation] of the prompts that were translated by hand."""
+    english = {r["id"]: said_by_user(r) for r in authored if r["lang"] == "en"}
+    return [
+        [r["lang"], english[r["translated_from"]], said_by_user(r)]
+        for r in records
+        if r.get("translated_from") in english
+    ]
+
+
+def write(path: Path, rows: Iterable[Record | list[str]]) -> None:
     """Write examples as gzipped JSONL."""
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as stream:
         for row in rows:
@@ -286,6 +296,7 @@ def main() -> None:
     write(options.out / "train.jsonl.gz", examples[False])
     write(options.out / "held.jsonl.gz", examples[True])
     write(options.out / "held_records.jsonl.gz", sides[True])
+    write(options.out / "prompts.jsonl.gz", translations(sides[False], authored))
     write(options.out / "dev_records.jsonl.gz", chosen)
     write(options.out / "dev.jsonl.gz", [whole(r) for r in chosen])
     tasks = Counter((e["task"], e["attack"]) for e in examples[False])

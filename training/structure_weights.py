@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from promptguard.core.trust import ROLE_CONFUSION_F
+from promptguard.core.layers import ROLE_CONFUSION_F
 from promptguard.evaluators.structure import Feature, structure
 from training.prepare import TRAINABLE
 from training.records import read

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,30 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as f
 from torch.utils.data import DataLoader
 
-from training.batches import Batch, Batches, pad
+from training.batches import Batch, Batches
+from training.course import Course, optimiser_of
+from training.losses import (
+    DEVICE,
+    Sentence,
+    distil_loss,
+    forward_windows,
+    frame,
+    label_loss,
+    parallel_loss,
+    task_logits,
+    translated_loss,
+    vectors,
+)
 from training.network import QUICK, TEACHER, THOROUGH, Network, half_of, load_base
 from training.records import read
 from training.scoring import logits_of, report
 from training.weighing import Row
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-CHUNK = 256  # windows of like length that go through together
-Sentence = tuple[list[int], list[int]]
+STORE_EVERY = 120  # seconds between stored weights of a stage that may be cut off
 
 
 def tokenise(rows: list[Row], tokenizer: Tokenizer) -> None:
@@ -58,110 +68,38 @@ def load_parallel(path: Path, tokenizer: Tokenizer) -> list[Sentence]:
     return [(a.ids[:94], b.ids[:94]) for a, b in zip(*sides, strict=True)]
 
 
-def optimiser_of(network: Network, rate: float, decay: float) -> torch.optim.AdamW:
-    """Return AdamW with smaller rates for lower layers and larger ones for the heads."""
-    groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
-    top = network.shape.layers - 1
-    for name, parameter in network.named_parameters():
-        if "head" in name:
-            own = rate * 8
-        else:
-            depth = top - int(name.split(".")[1]) if name.startswith("layers.") else top + 1
-            own = rate * decay**depth
-        groups[(own, 0.01 if parameter.ndim > 1 else 0.0)].append(parameter)
-    return torch.optim.AdamW(
-        [{"params": p, "lr": lr, "weight_decay": wd} for (lr, wd), p in groups.items()],
-        fused=DEVICE == "cuda",
-    )
+class Translations:
+    """Pairs of an English sentence and its translation: everyday ones, and of labelled prompts."""
 
+    def __init__(self, parallel: list[Sentence], prompts: list[Sentence], seed: int) -> None:
+        self.parallel, self.prompts = parallel, prompts
+        self.rng = random.Random(seed)
 
-def schedule_of(optimiser: torch.optim.AdamW, steps: int) -> torch.optim.lr_scheduler.OneCycleLR:
-    """Return a short warm-up and a long cosine."""
-    rates = [group["lr"] for group in optimiser.param_groups]
-    return torch.optim.lr_scheduler.OneCycleLR(optimiser, rates, total_steps=steps, pct_start=0.1)
-
-
-def frame(sentences: list[list[int]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return padded sentences on the device."""
-    windows = [([101, *ids, 102], [0] * (len(ids) + 2)) for ids in sentences]
-    ids, speakers, mask = pad(windows)
-    return ids.to(DEVICE), speakers.to(DEVICE), mask.to(DEVICE)
-
-
-def vectors(network: Network, inputs: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """Return unit vectors."""
-    return f.normalize(network.pool(*inputs), dim=-1)
-
-
-def parallel_loss(network: Network, base: Network, batch: list[Sentence]) -> Tensor:
-    """Return how far both sides are from the base's English vector."""
-    english, other = frame([en for en, _ in batch]), frame([xx for _, xx in batch])
-    with torch.autocast(DEVICE, torch.bfloat16):
-        with torch.no_grad():
-            target = vectors(base, english)
-        loss = 2 - (vectors(network, other) * target).sum(-1)
-        loss = loss - (vectors(network, english) * target).sum(-1)
-    return loss.float().mean()
+    def draw(self, count: int) -> list[Sentence]:
+        """Return `count` pairs, a third of them prompts."""
+        few = min(count // 3, len(self.prompts))
+        return [
+            *self.rng.sample(self.parallel, count - few),
+            *self.rng.sample(self.prompts, few),
+        ]
 
 
 def align(network: Network, base: Network, parallel: list[Sentence], options: Any) -> None:
     """Pull translations to the English vectors of the untouched base."""
     network.train()
     optimiser = optimiser_of(network, options.align_rate, 1.0)
-    schedule = schedule_of(optimiser, options.align_steps)
+    course = Course(options.align_steps, options.seconds, optimiser)
     rng = random.Random(1)
     buckets = sorted(parallel, key=lambda pair: len(pair[1]))
-    start = time.time()
-    for step in range(options.align_steps):
+    for step in course:
         begin = rng.randrange(0, len(buckets) - options.align_batch)
         loss = parallel_loss(network, base, buckets[begin : begin + options.align_batch])
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
-        schedule.step()
         optimiser.zero_grad(set_to_none=True)
-        if step % 300 == 0:
-            print(f"align {step} {loss.item():.4f} {time.time() - start:.0f}s", flush=True)
-
-
-def forward_windows(network: Network, batch: Batch) -> tuple[Tensor, ...]:
-    """Return all outputs; windows of like length share a pass, to pad less."""
-    order = batch.mask.sum(1).argsort()
-    parts: list[tuple[Tensor, ...]] = []
-    for part in order.split(CHUNK):
-        length = -(-int(batch.mask[part[-1]].sum()) // 16) * 16
-        inputs = (t[part, :length] for t in (batch.ids, batch.speakers, batch.mask))
-        parts.append(tuple(out.float() for out in network(*inputs)))
-    back = order.argsort()
-    return tuple(torch.cat(out)[back] for out in zip(*parts, strict=True))
-
-
-def best_windows(logits: Tensor, owner: Tensor, rows: int) -> Tensor:
-    """Return the highest logit over each row's windows."""
-    best = torch.full((rows, logits.shape[1]), -1e4, device=logits.device, dtype=logits.dtype)
-    return best.scatter_reduce(0, owner[:, None].expand_as(logits), logits, "amax")
-
-
-def task_logits(outputs: tuple[Tensor, ...], batch: Batch) -> Tensor:
-    """Return the logits of a batch's task, one row per example; the first decides."""
-    head = {"message": 0, "context": 1, "document": 2}[batch.task]
-    return best_windows(outputs[head], batch.owner, len(batch.attack))
-
-
-def label_loss(logits: Tensor, batch: Batch, margin: float) -> Tensor:
-    """Return the loss by labels: attack, kinds or session, and the margin inside pairs."""
-    score = logits[:, 0]
-    loss = f.binary_cross_entropy_with_logits(score, batch.attack)
-    if batch.task == "message":
-        known = batch.kinds >= 0
-        others = f.binary_cross_entropy_with_logits(logits[:, 1:][known], batch.kinds[known])
-        loss = loss + 0.5 * others
-    elif batch.task == "context":
-        loss = loss + 0.5 * f.binary_cross_entropy_with_logits(logits[:, 1], batch.session)
-    if margin and len(batch.pairs):
-        gap = score[batch.pairs[:, 0]] - score[batch.pairs[:, 1]]
-        loss = loss + margin * f.softplus(1.0 - gap).mean()
-    return loss
+        if step % 100 == 0:
+            print(f"align {step} {loss.item():.4f} {course.took:.0f}s", flush=True)
 
 
 def stream(rows: list[Row], options: Any, seed: int) -> Iterator[tuple[Batch, Batch, Batch]]:
@@ -172,16 +110,14 @@ def stream(rows: list[Row], options: Any, seed: int) -> Iterator[tuple[Batch, Ba
 
 
 def train_teacher(
-    network: Network, base: Network, rows: list[Row], parallel: list[Sentence], options: Any
+    network: Network, base: Network, rows: list[Row], translations: Translations, options: Any
 ) -> None:
     """Train encoder and heads on labelled text, keeping the translations in place."""
     network.train()
     loader = stream(rows, options, options.seed)
     optimiser = optimiser_of(network, options.rate, 0.9)
-    schedule = schedule_of(optimiser, options.steps)
-    rng = random.Random(options.seed)
-    start = time.time()
-    for step in range(options.steps):
+    course = Course(options.steps, options.seconds, optimiser)
+    for step in course:
         loss = torch.zeros((), device=DEVICE)
         for batch in next(loader):
             moved = batch.to(DEVICE)
@@ -189,21 +125,15 @@ def train_teacher(
                 outputs = forward_windows(network, moved)
             loss = loss + label_loss(task_logits(outputs, moved), moved, options.margin)
         if step % 3 == 0:
-            loss = loss + options.keep * parallel_loss(network, base, rng.sample(parallel, 192))
+            pairs = translations.draw(192)
+            loss = loss + options.keep * parallel_loss(network, base, pairs)
+            loss = loss + options.translated * translated_loss(network, pairs)
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
-        schedule.step()
         optimiser.zero_grad(set_to_none=True)
         if step % 50 == 0:
-            print(f"teacher {step} {loss.item():.3f} {time.time() - start:.0f}s", flush=True)
-
-
-def distil_loss(student: Tensor, teacher: Tensor, batch: Batch, options: Any) -> Tensor:
-    """Return the distance to the teacher's probabilities, with some of the labels' own loss."""
-    soft = f.binary_cross_entropy_with_logits(student, teacher.sigmoid())
-    gap = f.smooth_l1_loss(student.clamp(-8, 8), teacher.clamp(-8, 8))
-    return soft + options.gap * gap + options.hard * label_loss(student, batch, options.margin)
+            print(f"teacher {step} {loss.item():.3f} {course.took:.0f}s", flush=True)
 
 
 def distil(
@@ -211,7 +141,7 @@ def distil(
     teacher: Network,
     bases: dict[str, Network],
     rows: list[Row],
-    parallel: list[Sentence],
+    translations: Translations,
     options: Any,
 ) -> None:
     """Teach the readers what the teacher says of the same windows, and of translations."""
@@ -220,17 +150,13 @@ def distil(
         name: optimiser_of(network, options.student_rate[name], 0.95)
         for name, network in students.items()
     }
-    schedules = {name: schedule_of(o, options.distil_steps) for name, o in optimisers.items()}
-    rng = random.Random(options.seed)
-    start = time.time()
+    course = Course(options.distil_steps, options.seconds, *optimisers.values())
+    stored = 0.0
     for network in students.values():
         network.train()
-    for step in range(options.distil_steps):
-        if time.time() - start > options.distil_seconds:
-            print(f"stopped at step {step}", flush=True)
-            break
+    for step in course:
         batches = [batch.to(DEVICE) for batch in next(loader)]
-        pairs = rng.sample(parallel, 256)
+        pairs = translations.draw(256)
         english, other = frame([en for en, _ in pairs]), frame([xx for _, xx in pairs])
         with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
             wanted = [task_logits(forward_windows(teacher, b), b) for b in batches]
@@ -252,11 +178,20 @@ def distil(
             loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimisers[name].step()
-            schedules[name].step()
             optimisers[name].zero_grad(set_to_none=True)
             if step % 100 == 0:
-                took = time.time() - start
-                print(f"{name} {step} {loss.item():.3f} {took:.0f}s", flush=True)
+                print(f"{name} {step} {loss.item():.3f} {course.took:.0f}s", flush=True)
+        if course.took - stored > STORE_EVERY:
+            stored = course.took
+            save_all(students, options.work)
+    save_all(students, options.work)
+    print(f"distilled for {course.step} steps", flush=True)
+
+
+def save_all(networks: dict[str, Network], folder: Path) -> None:
+    """Store the weights of several networks by name."""
+    for name, network in networks.items():
+        save_state(network, folder / f"{name}.pt")
 
 
 def load_state(network: Network, path: Path) -> Network:
@@ -295,7 +230,7 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--distil-steps", type=int, default=1500)
-    parser.add_argument("--distil-seconds", type=float, default=3600.0)
+    parser.add_argument("--seconds", type=float, default=3600.0, help="the most a stage may take")
     parser.add_argument("--batch", type=int, default=288)
     parser.add_argument("--rate", type=float, default=6e-5)
     parser.add_argument("--margin", type=float, default=0.3)
@@ -327,7 +262,9 @@ def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) 
     elif stage == "teacher":
         network = load_state(load_base(options.base, "teacher"), work / "teacher.aligned.pt")
         base = load_base(options.base, "teacher").to(DEVICE).eval()
-        train_teacher(network, base, loaded["train"](), loaded["parallel"](), options)
+        rows = loaded["train"]()
+        translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed)
+        train_teacher(network, base, rows, translations, options)
         save_state(network, work / "teacher.pt")
     elif stage == "distil":
         teacher = load_state(load_base(options.base, "teacher"), work / "teacher.pt").eval()
@@ -339,10 +276,9 @@ def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) 
             "thorough": lambda: half_of(teacher).to(DEVICE),
         }
         students = {name: made[name]() for name in options.students}
-        rows, parallel = loaded["train"](), loaded["parallel"]()
-        distil(students, teacher, {"quick": base}, rows, parallel, options)
-        for name, network in students.items():
-            save_state(network, work / f"{name}.pt")
+        rows = loaded["train"]()
+        translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed)
+        distil(students, teacher, {"quick": base}, rows, translations, options)
     elif stage == "score":
         size = tokenizer.get_vocab_size()
         shapes = {"teacher": TEACHER, "quick": QUICK, "thorough": THOROUGH}
@@ -379,14 +315,14 @@ def main() -> None:
 
     def once(name: str) -> Any:
         if name not in cache:
+            prompts = options.data / "prompts.jsonl.gz"
+            path = {"parallel": options.parallel, "prompts": prompts}.get(name)
             cache[name] = (
-                load_parallel(options.parallel, tokenizer)
-                if name == "parallel"
-                else load_rows(options, name, tokenizer)
+                load_parallel(path, tokenizer) if path else load_rows(options, name, tokenizer)
             )
         return cache[name]
 
-    names = ("parallel", "train", *options.sets)
+    names = ("parallel", "prompts", "train", *options.sets)
     loaded = {name: (lambda name=name: once(name)) for name in names}
     for stage in options.stages:
         start = time.time()

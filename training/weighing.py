@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 Row = dict[str, Any]
-SOURCE_BOOST = {"aart": 0.5, "harmfulqa": 0.5, "multidogo": 0.5, "taskmaster4": 0.4}
+SOURCE_BOOST = {
+    "aart": 0.5, "harmfulqa": 0.5, "multidogo": 0.5, "taskmaster4": 0.4,
+    # Attacks that never name their goal, and orders as agents meet them: few texts, much to teach.
+    "authored_veiled": 3.0, "authored_results": 3.0, "authored_tools": 1.5,
+}  # fmt: skip
 # Ordinary use of every kind beside the attacks lifts recall at low false-positive rates most.
 ORDINARY_BOOST = 2.5
 ORDINARY = {

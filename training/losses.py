@@ -1,0 +1,96 @@
+"""What the stages of training minimise: labels, the teacher's word, translations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as f
+
+from training.batches import Batch, pad
+from training.network import Network
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+CHUNK = 256  # windows of like length that go through together
+Sentence = tuple[list[int], list[int]]
+
+
+def frame(sentences: list[list[int]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return padded sentences on the device."""
+    windows = [([101, *ids, 102], [0] * (len(ids) + 2)) for ids in sentences]
+    ids, speakers, mask = pad(windows)
+    return ids.to(DEVICE), speakers.to(DEVICE), mask.to(DEVICE)
+
+
+def vectors(network: Network, inputs: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """Return unit vectors."""
+    return f.normalize(network.pool(*inputs), dim=-1)
+
+
+def parallel_loss(network: Network, base: Network, batch: list[Sentence]) -> Tensor:
+    """Return how far both sides are from the base's English vector."""
+    english, other = frame([en for en, _ in batch]), frame([xx for _, xx in batch])
+    with torch.autocast(DEVICE, torch.bfloat16):
+        with torch.no_grad():
+            target = vectors(base, english)
+        loss = 2 - (vectors(network, other) * target).sum(-1)
+        loss = loss - (vectors(network, english) * target).sum(-1)
+    return loss.float().mean()
+
+
+def translated_loss(network: Network, batch: list[Sentence]) -> Tensor:
+    """Return how differently a translation is judged from its English original."""
+    english, other = frame([en for en, _ in batch]), frame([xx for _, xx in batch])
+    with torch.autocast(DEVICE, torch.bfloat16):
+        with torch.no_grad():
+            wanted = network(*english)[0].float().clamp(-8, 8)
+        judged = network(*other)[0].float().clamp(-8, 8)
+    return f.smooth_l1_loss(judged, wanted)
+
+
+def forward_windows(network: Network, batch: Batch) -> tuple[Tensor, ...]:
+    """Return all outputs; windows of like length share a pass, to pad less."""
+    order = batch.mask.sum(1).argsort()
+    parts: list[tuple[Tensor, ...]] = []
+    for part in order.split(CHUNK):
+        length = -(-int(batch.mask[part[-1]].sum()) // 16) * 16
+        inputs = (t[part, :length] for t in (batch.ids, batch.speakers, batch.mask))
+        parts.append(tuple(out.float() for out in network(*inputs)))
+    back = order.argsort()
+    return tuple(torch.cat(out)[back] for out in zip(*parts, strict=True))
+
+
+def best_windows(logits: Tensor, owner: Tensor, rows: int) -> Tensor:
+    """Return the highest logit over each row's windows."""
+    best = torch.full((rows, logits.shape[1]), -1e4, device=logits.device, dtype=logits.dtype)
+    return best.scatter_reduce(0, owner[:, None].expand_as(logits), logits, "amax")
+
+
+def task_logits(outputs: tuple[Tensor, ...], batch: Batch) -> Tensor:
+    """Return the logits of a batch's task, one row per example; the first decides."""
+    head = {"message": 0, "context": 1, "document": 2}[batch.task]
+    return best_windows(outputs[head], batch.owner, len(batch.attack))
+
+
+def label_loss(logits: Tensor, batch: Batch, margin: float) -> Tensor:
+    """Return the loss by labels: attack, kinds or session, and the margin inside pairs."""
+    score = logits[:, 0]
+    loss = f.binary_cross_entropy_with_logits(score, batch.attack)
+    if batch.task == "message":
+        known = batch.kinds >= 0
+        others = f.binary_cross_entropy_with_logits(logits[:, 1:][known], batch.kinds[known])
+        loss = loss + 0.5 * others
+    elif batch.task == "context":
+        loss = loss + 0.5 * f.binary_cross_entropy_with_logits(logits[:, 1], batch.session)
+    if margin and len(batch.pairs):
+        gap = score[batch.pairs[:, 0]] - score[batch.pairs[:, 1]]
+        loss = loss + margin * f.softplus(1.0 - gap).mean()
+    return loss
+
+
+def distil_loss(student: Tensor, teacher: Tensor, batch: Batch, options: Any) -> Tensor:
+    """Return the distance to the teacher's probabilities, with some of the labels' own loss."""
+    soft = f.binary_cross_entropy_with_logits(student, teacher.sigmoid())
+    gap = f.smooth_l1_loss(student.clamp(-8, 8), teacher.clamp(-8, 8))
+    return soft + options.gap * gap + options.hard * label_loss(student, batch, options.margin)
