@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,14 @@ from training.records import read
 
 HELD_OUT_SHARE = 0.1
 PER_SOURCE = 1500
-SHORT_RESULTS = 2500
+SHORT_RESULTS = 4000
 ENGLISH_ORDER = 0.2  # of the documents in another language
 MASKED_TASK = 0.3
+REQUEST_AS_ORDER = 0.15
+REQUEST = re.compile(
+    r"(?:Write|Translate|Give|List|Explain|Summari[sz]e|Create|Generate|Tell|Make|Draft|Compose"
+    r"|Describe|Convert|Rewrite|Find|Calculate|Suggest|Answer|Show|Plan|Help|Please)\b[^\n]+$"
+)
 LONGEST = 3000
 
 Row = dict[str, Any]
@@ -34,6 +40,7 @@ class Insertions:
 
     orders: dict[str, list[str]]
     innocent: dict[str, list[str]]
+    requests: list[str] = field(default_factory=list)
 
 
 def insertions(corpus: Path, *, is_held: bool) -> Insertions:
@@ -59,7 +66,8 @@ def put_in(text: str, sentence: str, place: float, joint: str) -> str:
 
 
 def in_json(text: str, sentence: str, place: float) -> str | None:
-    """Return a JSON document with `sentence` appended to one of its strings, or None."""
+    """Return a JSON document with `sentence` in one of its strings, after its text or instead of
+    it; None where the text is no JSON."""
     try:
         body = json.loads(text)
     except ValueError:
@@ -80,7 +88,8 @@ def in_json(text: str, sentence: str, place: float) -> str | None:
     if not leaves:
         return None
     node, key = leaves[min(int(place * len(leaves)), len(leaves) - 1)]
-    node[key] = f"{node[key]} {sentence}"
+    is_whole = len(text) % 2  # the same choice for both documents of a pair
+    node[key] = sentence if is_whole else f"{node[key]} {sentence}"
     return json.dumps(body, ensure_ascii=False)
 
 
@@ -146,6 +155,7 @@ def shells(rng: random.Random, line: Callable[[], str], sentence: str) -> tuple[
 
 def composed(rows: list[Row], given: Insertions, rng: random.Random) -> list[Row]:
     """Return pairs of documents with an innocent sentence and with an order in one place."""
+    given = replace(given, requests=asked_for(rows))
     innocent = [r for r in rows if r["task"] == "document" and not r["attack"]]
     by_source: dict[str, list[Row]] = defaultdict(list)
     for row in rng.sample(innocent, len(innocent)):
@@ -154,25 +164,40 @@ def composed(rows: list[Row], given: Insertions, rng: random.Random) -> list[Row
     for source, found in by_source.items():
         for number, row in enumerate(found[:PER_SOURCE]):
             made += _pair(row, given, rng, f"doc-{source}-{number}")
-    lines = [
-        r["said"][0][1]
-        for r in rows
-        if r["task"] == "message"
-        and not r["attack"]
-        and r["lang"] == "en"
-        and len(r["said"][0][1]) < 160
-    ]
+    lines = statements(innocent)
     if lines:
         for number in range(SHORT_RESULTS if len(rows) > 20_000 else SHORT_RESULTS // 10):
             made += _short_pair(given, rng, lambda: rng.choice(lines), f"short-{number}")
     return made
 
 
+def statements(documents: list[Row]) -> list[str]:
+    """Return short English sentences of innocent documents, as filling for other fields.
+
+    What users ask an assistant for must not serve: in a tool result it is an order.
+    """
+    found = []
+    for row in documents:
+        if row["lang"] == "en":
+            parts = re.split(r"(?<=[.!?])\s+", row["said"][1][1][:LONGEST])
+            found += [p for p in parts if 25 <= len(p) <= 140 and re.match(r"[A-Z][^{}<>|]+\.$", p)]
+    return found
+
+
+def asked_for(rows: list[Row]) -> list[str]:
+    """Return short English requests of ordinary users; in a document nobody asked for them."""
+    texts = [r["said"][0][1] for r in rows if r["task"] == "message" and not r["attack"]]
+    return [text for text in dict.fromkeys(texts) if len(text) <= 140 and REQUEST.match(text)]
+
+
 def _sentences(given: Insertions, lang: str, rng: random.Random) -> tuple[str, str] | None:
     wanted = lang if lang in given.orders and rng.random() >= ENGLISH_ORDER else "en"
     if not given.orders.get(wanted) or not given.innocent.get(wanted):
         return None
-    return rng.choice(given.innocent[wanted]), rng.choice(given.orders[wanted])
+    orders = given.orders[wanted]
+    if wanted == "en" and given.requests and rng.random() < REQUEST_AS_ORDER:
+        orders = given.requests
+    return rng.choice(given.innocent[wanted]), rng.choice(orders)
 
 
 def _pair(row: Row, given: Insertions, rng: random.Random, name: str) -> list[Row]:

@@ -164,9 +164,11 @@ def documents_of(options: Any, calibration: dict[str, Any]) -> Examples:
     values, labels, sources = [], [], []
     for name in ("held", "dev"):
         rows, scores = load(options, name)
-        blend = calibration["document"].alone
+        blend = calibration["document"].both  # near the line the thorough reader is always asked
         for index in chosen(rows, ("document",)):
-            values.append([blend.quick * float(scores["quick_document"][index]) + blend.shift])
+            quick = blend.quick * float(scores["quick_document"][index])
+            deep = blend.thorough * float(scores["thorough_document"][index])
+            values.append([quick + deep + blend.shift])
             labels.append(rows[index]["attack"])
             sources.append(rows[index]["source"])
     y, s = np.array(labels), np.array(sources)
