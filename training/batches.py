@@ -7,11 +7,12 @@ import random
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from promptguard.model.cutting import (
     USER,
@@ -216,3 +217,10 @@ def collate(task: str, rows: list[Row], found: list[list[Window]]) -> Batch:
         kinds=torch.tensor([row["kinds"] for row in rows], dtype=torch.float32),
         pairs=torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2),
     )
+
+
+def stream(rows: list[Row], options: Any, seed: int) -> Iterator[tuple[Batch, Batch, Batch]]:
+    """Yield batches made by several processes."""
+    torch.manual_seed(seed)
+    batches = Batches(rows, options.batch, options.authored_boost, seed)
+    return iter(DataLoader(batches, batch_size=None, num_workers=options.workers))

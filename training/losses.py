@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import torch
@@ -9,9 +10,8 @@ from torch import Tensor
 from torch.nn import functional as f
 
 from training.batches import Batch, pad
-from training.network import Network
+from training.network import DEVICE, Network
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CHUNK = 256  # windows of like length that go through together
 Sentence = tuple[list[int], list[int]]
 
@@ -94,3 +94,19 @@ def distil_loss(student: Tensor, teacher: Tensor, batch: Batch, options: Any) ->
     soft = f.binary_cross_entropy_with_logits(student, teacher.sigmoid())
     gap = f.smooth_l1_loss(student.clamp(-8, 8), teacher.clamp(-8, 8))
     return soft + options.gap * gap + options.hard * label_loss(student, batch, options.margin)
+
+
+class Translations:
+    """Pairs of an English sentence and its translation: everyday ones, and of labelled prompts."""
+
+    def __init__(self, parallel: list[Sentence], prompts: list[Sentence], seed: int) -> None:
+        self.parallel, self.prompts = parallel, prompts
+        self.rng = random.Random(seed)
+
+    def draw(self, count: int) -> list[Sentence]:
+        """Return `count` pairs, a third of them prompts."""
+        few = min(count // 3, len(self.prompts))
+        return [
+            *self.rng.sample(self.parallel, count - few),
+            *self.rng.sample(self.prompts, few),
+        ]

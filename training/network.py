@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as f
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 OUTPUTS = ("attack", "manipulative", "extractive", "harmful")
 SPEAKERS = 4  # user, assistant, system, tool
 BUCKETS, FAR = 32, 128
@@ -207,3 +208,21 @@ def half_of(teacher: Network) -> Network:
             state[name] = value
     student.load_state_dict({key: value.float().cpu() for key, value in state.items()})
     return student
+
+
+def load_state(network: Network, path: Path) -> Network:
+    """Fill a network with stored weights."""
+    state = torch.load(path, map_location="cpu")
+    network.load_state_dict({key: value.float() for key, value in state.items()})
+    return network.to(DEVICE)
+
+
+def save_state(network: Network, path: Path) -> None:
+    """Store a network's weights in fp16."""
+    torch.save({key: value.half().cpu() for key, value in network.state_dict().items()}, path)
+
+
+def save_all(networks: dict[str, Network], folder: Path) -> None:
+    """Store the weights of several networks by name."""
+    for name, network in networks.items():
+        save_state(network, folder / f"{name}.pt")

@@ -4,7 +4,7 @@
         --parallel .train/parallel.jsonl.gz --work .train/work STAGE...
 
 Stages, each resuming from what the ones before left in WORK: `align-teacher`, `teacher`,
-`align-quick`, `distil`, `score`.
+`align-quick`, `distil`, `refine` (which needs only the two readers), `score`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,12 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 from torch.nn import functional as f
-from torch.utils.data import DataLoader
 
-from training.batches import Batch, Batches
+from training.batches import stream
 from training.course import Course, optimiser_of
 from training.losses import (
-    DEVICE,
     Sentence,
+    Translations,
     distil_loss,
     forward_windows,
     frame,
@@ -37,8 +35,20 @@ from training.losses import (
     translated_loss,
     vectors,
 )
-from training.network import QUICK, TEACHER, THOROUGH, Network, half_of, load_base
+from training.network import (
+    DEVICE,
+    QUICK,
+    TEACHER,
+    THOROUGH,
+    Network,
+    half_of,
+    load_base,
+    load_state,
+    save_all,
+    save_state,
+)
 from training.records import read
+from training.refine import refine
 from training.scoring import logits_of, report
 from training.weighing import Row
 
@@ -68,22 +78,6 @@ def load_parallel(path: Path, tokenizer: Tokenizer) -> list[Sentence]:
     return [(a.ids[:94], b.ids[:94]) for a, b in zip(*sides, strict=True)]
 
 
-class Translations:
-    """Pairs of an English sentence and its translation: everyday ones, and of labelled prompts."""
-
-    def __init__(self, parallel: list[Sentence], prompts: list[Sentence], seed: int) -> None:
-        self.parallel, self.prompts = parallel, prompts
-        self.rng = random.Random(seed)
-
-    def draw(self, count: int) -> list[Sentence]:
-        """Return `count` pairs, a third of them prompts."""
-        few = min(count // 3, len(self.prompts))
-        return [
-            *self.rng.sample(self.parallel, count - few),
-            *self.rng.sample(self.prompts, few),
-        ]
-
-
 def align(network: Network, base: Network, parallel: list[Sentence], options: Any) -> None:
     """Pull translations to the English vectors of the untouched base."""
     network.train()
@@ -100,13 +94,6 @@ def align(network: Network, base: Network, parallel: list[Sentence], options: An
         optimiser.zero_grad(set_to_none=True)
         if step % 100 == 0:
             print(f"align {step} {loss.item():.4f} {course.took:.0f}s", flush=True)
-
-
-def stream(rows: list[Row], options: Any, seed: int) -> Iterator[tuple[Batch, Batch, Batch]]:
-    """Yield batches made by several processes."""
-    torch.manual_seed(seed)
-    batches = Batches(rows, options.batch, options.authored_boost, seed)
-    return iter(DataLoader(batches, batch_size=None, num_workers=options.workers))
 
 
 def train_teacher(
@@ -188,24 +175,6 @@ def distil(
     print(f"distilled for {course.step} steps", flush=True)
 
 
-def save_all(networks: dict[str, Network], folder: Path) -> None:
-    """Store the weights of several networks by name."""
-    for name, network in networks.items():
-        save_state(network, folder / f"{name}.pt")
-
-
-def load_state(network: Network, path: Path) -> Network:
-    """Fill a network with stored weights."""
-    state = torch.load(path, map_location="cpu")
-    network.load_state_dict({key: value.float() for key, value in state.items()})
-    return network.to(DEVICE)
-
-
-def save_state(network: Network, path: Path) -> None:
-    """Store a network's weights in fp16."""
-    torch.save({key: value.half().cpu() for key, value in network.state_dict().items()}, path)
-
-
 def load_rows(options: Any, name: str, tokenizer: Tokenizer) -> list[Row]:
     """Read and tokenise one set of examples."""
     rows = list(read(options.data / f"{name}.jsonl.gz"))
@@ -235,6 +204,7 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=6e-5)
     parser.add_argument("--margin", type=float, default=0.3)
     parser.add_argument("--keep", type=float, default=0.5)
+    parser.add_argument("--refine-rate", type=float, default=0.6, help="of the rates of distilling")
     parser.add_argument("--gap", type=float, default=0.1)
     parser.add_argument("--hard", type=float, default=0.3)
     parser.add_argument("--translated", type=float, default=0.3)
@@ -279,6 +249,13 @@ def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) 
         rows = loaded["train"]()
         translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed)
         distil(students, teacher, {"quick": base}, rows, translations, options)
+    elif stage == "refine":
+        size = tokenizer.get_vocab_size()
+        quick, start = (load_state(Network(QUICK, size), work / "quick.pt") for _ in range(2))
+        thorough = load_state(Network(THOROUGH, size), work / "thorough.pt")
+        rows = loaded["train"]()
+        translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed + 2)
+        refine(quick, thorough, start.eval(), rows, translations, options)
     elif stage == "score":
         size = tokenizer.get_vocab_size()
         shapes = {"teacher": TEACHER, "quick": QUICK, "thorough": THOROUGH}
