@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from promptguard.config import ControllerConfig
-from promptguard.controller import Controller, TurnResult
+from promptguard.controller import Controller
 from promptguard.conversation import Role
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import (
@@ -26,6 +26,7 @@ from promptguard.stores.memory import MemoryStore
 from promptguard.testing import FakeEncoder, ManualClock, ScriptedProvider
 from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge
+from promptguard.turns.result import TurnResult
 from promptguard.verdict import Action, Mode, Verdict
 from tests.judging import fake_judge
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from promptguard.config import ControllerConfig, load_settings
-from promptguard.controller import Controller, TurnResult
+from promptguard.controller import Controller
 from promptguard.conversation import Message, Role, messages_from
 from promptguard.corpus import ConversationVerdict, judge_corpus
 from promptguard.errors import Blocked, EvaluationError, ModelError
@@ -35,6 +35,7 @@ from promptguard.turns.judge import TurnJudge
 from promptguard.turns.leaks import protected_in
 from promptguard.turns.remember import content_hash
 from promptguard.turns.replies import ReplyVerdict, judge_reply
+from promptguard.turns.result import TurnResult
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS, reply_record
 from promptguard.verdict import Action, ContentFinding, Mode, Verdict
 

@@ -57,8 +57,8 @@ class Endless:
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> Endless:
     made = Endless()
-    monkeypatch.setattr("promptguard.controller.walk", made)
-    monkeypatch.setattr("promptguard.controller.TurnJudge.open", lambda *_, **__: None)
+    monkeypatch.setattr("promptguard.stored_sessions.walk", made)
+    monkeypatch.setattr("promptguard.stored_sessions.TurnJudge.open", lambda *_, **__: None)
     return made
 
 

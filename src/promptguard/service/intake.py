@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from promptguard.config import ServiceConfig
-from promptguard.controller import MAX_CONFLICTS, Controller, TurnResult
+from promptguard.controller import Controller
 from promptguard.conversation import Role
 from promptguard.errors import StoreError, VersionConflict
 from promptguard.protocols import ClientHints, SessionKey
@@ -39,9 +39,11 @@ from promptguard.service.steps import steps_in
 from promptguard.service.telemetry import Telemetry
 from promptguard.service.verdicts import remembered_verdict, stored_verdict
 from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stored_sessions import MAX_CONFLICTS
 from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.remember import content_hash
+from promptguard.turns.result import TurnResult
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, Verdict
 

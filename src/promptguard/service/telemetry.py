@@ -17,11 +17,11 @@ from opentelemetry import trace
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from promptguard.controller import TurnResult
 from promptguard.errors import ConfigError
 from promptguard.service.calls import current_call
 from promptguard.service.tracing import Tracing
 from promptguard.service.verdicts import is_judged, log_fields, span_attributes
+from promptguard.turns.result import TurnResult
 
 LOGGER = logging.getLogger("promptguard.service")
 AUDIT = logging.getLogger("promptguard.audit")

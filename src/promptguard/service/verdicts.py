@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from promptguard.controller import TurnResult
 from promptguard.errors import DataError
 from promptguard.risk.modes import mode_for
 from promptguard.risk.weights import ModeWeights
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.turns.explain import STOPPING, Explanation
+from promptguard.turns.result import TurnResult
 from promptguard.verdict import Action, ContentFinding, Mode, ModeName, Verdict
 
 FLAGGED_FROM = Mode.SUSPECT
