@@ -11,7 +11,7 @@ from promptguard.protocols import FilReading, TurnContext
 from promptguard.signals.information_gathering import gathering_step
 from promptguard.state import ReplyKind, ReplyRecord, SessionState, TurnRecord
 from promptguard.text.read import read_text
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
 from promptguard.vector import Vector, pack_vector
 from promptguard.verdict import Action, Mode
 

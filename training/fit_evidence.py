@@ -29,14 +29,13 @@ from scipy.optimize import minimize
 from promptguard.config import ControllerConfig
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.model.artifact import open_artifact
-from promptguard.patterns.concepts import shipped_concepts
+from promptguard.patterns.wordlist import shipped_concepts
 from promptguard.protocols import FilReading, TurnContext
 from promptguard.signals.concepts import concept_weights
 from promptguard.signals.fil import fil as fil_signal
 from promptguard.signals.keywords import keywords
 from promptguard.state import SessionState
-from promptguard.text.read import read_text
-from promptguard.text.views import TextViews
+from promptguard.text.read import TextViews, read_text
 from training.records import read
 
 SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)

@@ -21,7 +21,7 @@ from promptguard.queries import (
     TurnRow,
 )
 from promptguard.state import SessionState, TranscriptEntry
-from promptguard.text.views import TextViews
+from promptguard.text.read import TextViews
 from promptguard.usage import Usage
 from promptguard.vector import Vector
 from promptguard.verdict import SignalScore

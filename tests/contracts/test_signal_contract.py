@@ -26,7 +26,7 @@ from promptguard.state import (
     TurnRecord,
 )
 from promptguard.text.read import read_text
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
 from promptguard.vector import pack_vector
 from promptguard.verdict import Action, Mode, SignalScore
 

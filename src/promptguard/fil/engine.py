@@ -9,9 +9,7 @@ from pathlib import Path
 
 from promptguard.config import TemporalSettings
 from promptguard.conversation import Role
-from promptguard.fil.finding import Finding, find, together
-from promptguard.fil.inertia import amplifications, inertia_score
-from promptguard.fil.matcher import Matcher
+from promptguard.fil.finding import Finding, Matcher, canonical, find, together
 from promptguard.fil.parameters import (
     FilParameters,
     FollowUpWeights,
@@ -20,13 +18,19 @@ from promptguard.fil.parameters import (
 )
 from promptguard.fil.persona import persona_weight
 from promptguard.fil.rules import rule_packs
-from promptguard.fil.scan import canonical
-from promptguard.fil.temporal import Counterfactual, counterfactual, escalation_shapes, is_risky
+from promptguard.fil.temporal import (
+    Counterfactual,
+    amplifications,
+    counterfactual,
+    escalation_shapes,
+    inertia_score,
+    is_risky,
+)
 from promptguard.patterns import Entry, Pack
 from promptguard.protocols import FilReading
 from promptguard.state import ConversationHistory, ConversationMessage
-from promptguard.text.terms import key_terms
-from promptguard.text.views import TextViews
+from promptguard.text.read import TextViews
+from promptguard.text.vocabulary import key_terms
 
 NO_HISTORY = ConversationHistory(messages=(), residues=(), escalation_events=())
 _ACTING = frozenset({"method", "request", "plan"})

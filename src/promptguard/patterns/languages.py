@@ -6,11 +6,11 @@ A language is one folder with a file per section; a section it lacks is simply n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache, wraps
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from promptguard.errors import DataError
 from promptguard.patterns.pack import Pack, parse_pack
@@ -77,12 +77,8 @@ def language_cache(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Cache a function of hashable arguments until a language is added."""
     cached = cache(function)
     _caches.append(cached.cache_clear)
-
-    @wraps(function)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return cached(*args, **kwargs)  # type: ignore[arg-type]
-
-    return call
+    # What `cache` returns takes any arguments as far as types go; ours are the function's.
+    return cast("Callable[_P, _T]", cached)
 
 
 @language_cache

@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from promptguard.patterns import Entry, any_of, language_cache, packs
-from promptguard.text.terms import key_terms
-from promptguard.text.vocabulary import bare
+from promptguard.text.vocabulary import bare, key_terms
 
 _SECTION = "phrases"
 _SAME = str.maketrans("’‘ʼ`´", "'''''")

@@ -17,7 +17,7 @@ from promptguard.signals.subject import (
 )
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind, TurnRecord
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
 from promptguard.verdict import Action, SignalScore
 
 

@@ -14,7 +14,7 @@ from promptguard.signals.phrases import is_frame
 from promptguard.signals.score import clipped
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import TurnRecord
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
 from promptguard.vector import Vector, unpack_vector
 
 STEM, STEMMED_FROM = 5, 7

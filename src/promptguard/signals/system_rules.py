@@ -8,7 +8,7 @@ from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.score import scored
 from promptguard.signals.subject import current_subject, subject_terms
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
 from promptguard.verdict import SignalScore
 
 # So many terms in common are as good as all of a short question's.

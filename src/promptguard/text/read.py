@@ -1,16 +1,34 @@
-"""One text read in every form that is judged."""
+"""One text read in every form that is judged: as written, normalised, and decoded."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from promptguard.errors import InputError
 from promptguard.text.decode import decode, merged, unfold
 from promptguard.text.normalize import dress_down, fold, strip_hidden
-from promptguard.text.origin import Origin, edit, through
-from promptguard.text.views import DecodedView, TextViews
+from promptguard.text.origin import DecodedView, Origin, edit, through
 
 MAX_CHARS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextViews:
+    """`original` as written; `plain` normalised but readable (case kept); `folded` for matching
+    (casefolded, confusables mapped, spaces squeezed); `decoded` what disguises hid;
+    `disguises` names what was undone on the way to `plain`."""
+
+    original: str
+    plain: str
+    folded: str
+    decoded: tuple[DecodedView, ...] = ()
+    disguises: tuple[str, ...] = ()
+    is_truncated: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every distinct text worth judging, the plain one first."""
+        return tuple(dict.fromkeys((self.plain, *(view.text for view in self.decoded))))
 
 
 def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:

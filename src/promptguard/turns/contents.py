@@ -13,8 +13,7 @@ from promptguard.risk.ledger import risk_of
 from promptguard.risk.modes import mode_for
 from promptguard.risk.policy import content_action
 from promptguard.risk.weights import Weights
-from promptguard.text.read import read_text
-from promptguard.text.views import TextViews
+from promptguard.text.read import TextViews, read_text
 from promptguard.text.windows import windows
 from promptguard.turns.input import Content
 from promptguard.verdict import Action, ContentFinding

@@ -14,7 +14,7 @@ from promptguard.errors import InputError
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.model.readers import shared_readers
 from promptguard.model.reading import ContextReading, MessageReading
-from promptguard.patterns.concepts import Concepts, shipped_concepts
+from promptguard.patterns.wordlist import Concepts, shipped_concepts
 from promptguard.protocols import Encoder, FilReading, Signal, TurnContext
 from promptguard.risk.ledger import accumulated_risk, add_turn, risk_of
 from promptguard.risk.modes import mode_for
@@ -22,8 +22,7 @@ from promptguard.risk.policy import action_for, locks
 from promptguard.risk.weights import PRESETS, Priors, Weights, load_weights, shipped_weights
 from promptguard.signals import load_signals
 from promptguard.state import Ledger, Lock, SessionState
-from promptguard.text.read import read_text
-from promptguard.text.views import TextViews
+from promptguard.text.read import TextViews, read_text
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.input import TurnInput
 from promptguard.turns.remember import remember, with_verdict

@@ -26,7 +26,7 @@ from promptguard.state import (
     TurnRecord,
     excerpt_of,
 )
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
 from promptguard.vector import Vector, cosine, pack_vector, unpack_vector
 from promptguard.verdict import Action, Mode, Verdict
 

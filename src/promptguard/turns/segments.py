@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from promptguard.patterns.concepts import shipped_concepts
+from promptguard.patterns.wordlist import shipped_concepts
 from promptguard.text.normalize import fold
 from promptguard.text.windows import windows
 
