@@ -27,7 +27,6 @@ from promptguard.errors import (
 from promptguard.evaluation import PromptGuard
 from promptguard.protocols import ClientHints, Provider, SessionKey, SessionStore
 from promptguard.providers import open_provider
-from promptguard.risk.modes import mode_for
 from promptguard.risk.policy import STEERING, STRIPPED
 from promptguard.state import ReplyKind, ReplyRecord, SessionState
 from promptguard.stored_sessions import MAX_CONFLICTS, StoredSessions
@@ -234,7 +233,7 @@ class Controller(StoredSessions):
         )
 
     def _range(self, verdict: Verdict) -> Mode:
-        return mode_for(verdict.turn_risk, self.judge.weights.modes)
+        return self.judge.weights.modes.mode_for(verdict.turn_risk)
 
     async def _second_opinion(
         self,

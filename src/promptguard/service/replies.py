@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from promptguard.controller import Controller
 from promptguard.errors import StoreError
-from promptguard.risk.modes import mode_for
 from promptguard.service.intake import Admission, Intake
 from promptguard.service.lifecycle import Background
 from promptguard.service.telemetry import Telemetry, log
@@ -110,7 +109,7 @@ class ReplyJudge:
 
     def _watch(self) -> ReplyWatch:
         judge, admission = self._recorder.controller.judge, self._admission
-        reached = mode_for(admission.result.verdict.turn_risk, judge.weights.modes)
+        reached = judge.weights.modes.mode_for(admission.result.verdict.turn_risk)
         mode = max(admission.state.mode, reached)
         protected = protected_in(admission.system, spoken=admission.spoken)
         return ReplyWatch(judge.instinct, mode, protected=protected)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from promptguard.errors import DataError
-from promptguard.risk.modes import mode_for
 from promptguard.risk.weights import ModeWeights
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.turns.explain import STOPPING, Explanation
@@ -287,4 +286,4 @@ def category_scores(verdict: Verdict) -> dict[str, float]:
 
 def is_flagged(verdict: Verdict, modes: ModeWeights) -> bool:
     """Say whether moderation flags a message with this verdict."""
-    return verdict.is_hard or mode_for(verdict.turn_risk, modes) >= FLAGGED_FROM
+    return verdict.is_hard or modes.mode_for(verdict.turn_risk) >= FLAGGED_FROM

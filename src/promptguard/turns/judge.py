@@ -16,12 +16,10 @@ from promptguard.model.readers import shared_readers
 from promptguard.model.reading import ContextReading, MessageReading
 from promptguard.patterns.wordlist import Concepts, shipped_concepts
 from promptguard.protocols import Encoder, FilReading, Signal, TurnContext
-from promptguard.risk.ledger import accumulated_risk, add_turn, risk_of
-from promptguard.risk.modes import mode_for
-from promptguard.risk.policy import action_for, locks
+from promptguard.risk.ledger import CONTENT, weigh
 from promptguard.risk.weights import PRESETS, Priors, Weights, load_weights, shipped_weights
 from promptguard.signals import load_signals
-from promptguard.state import Ledger, Lock, SessionState
+from promptguard.state import SessionState
 from promptguard.text.read import TextViews, read_text
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.input import TurnInput
@@ -30,26 +28,11 @@ from promptguard.turns.segments import riskiest_segments
 from promptguard.turns.spans import spans_of
 from promptguard.turns.system_prompt import focused, rules_of
 from promptguard.turns.tags import tags_for
-from promptguard.verdict import Action, ContentFinding, Evidence, Mode, SignalScore, Verdict
+from promptguard.verdict import ContentFinding, Evidence, SignalScore, Verdict
 
 MAX_VIEWS = 4
 MODEL_SIGNALS = frozenset({"semantic", "context"})
 JUDGE = "judge"
-CONTENT = "content"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Weighed:
-    """What the evidence on a turn comes to."""
-
-    action: Action
-    mode: Mode
-    own_risk: float
-    turn_risk: float
-    accumulated_risk: float
-    evidence: tuple[Evidence, ...]
-    ledger: Ledger
-    lock: Lock | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +103,13 @@ class TurnJudge:
         ctx = self.context_of(state, turn, now=max(now, state.updated))
         # A turn of an agent's loop brings contents and no words: the user did nothing in it.
         scores = self._scores(ctx) if turn.text.strip() or not turn.contents else ()
-        if scores and self._is_in_doubt(ctx, scores):
+        evidence = self.weights.evidence(ctx.turn, scores)
+        if scores and self._is_in_doubt(ctx, evidence):
             ctx = self._deepened(ctx, turn)
             scores = self._scores(ctx)
+            evidence = self.weights.evidence(ctx.turn, scores)
         findings = self.contents.judge(turn.contents, task_of(state, turn))
-        return self._decided(ctx, turn, scores, findings)
+        return self._decided(ctx, turn, scores, evidence, findings)
 
     def reconsider(
         self,
@@ -142,12 +127,16 @@ class TurnJudge:
         entry = self._further(verdict.turn, judged)
         score = SignalScore(name=JUDGE, score=judged, reason=entry.reason)
         own = tuple(e for e in verdict.evidence if e.signal != CONTENT)
-        revised = self._weighed(
+        revised = weigh(
             state,
+            turn=verdict.turn,
+            prior=self._prior(verdict.turn),
             evidence=(*own, entry),
             findings=verdict.content,
             is_hard=verdict.is_hard,
             now=max(now, state.updated),
+            weights=self.weights,
+            policy=self.config.policy,
         )
         changed = replace(
             verdict,
@@ -212,43 +201,37 @@ class TurnJudge:
             scores[name] = signal(seen)
         return tuple(scores.values())
 
-    def _is_in_doubt(self, ctx: TurnContext, scores: Sequence[SignalScore]) -> bool:
+    def _is_in_doubt(self, ctx: TurnContext, evidence: Sequence[Evidence]) -> bool:
         if self.encoder is None:
             return False
-        doubt = self.weights.doubt
-        odds = self._prior(ctx.turn) + math.fsum(e.nats for e in self._evidence(ctx.turn, scores))
-        return doubt.low <= odds <= doubt.high
+        odds = self._prior(ctx.turn) + math.fsum(entry.nats for entry in evidence)
+        return self.weights.doubt.low <= odds <= self.weights.doubt.high
 
     def _prior(self, turn: int) -> float:
         return self.priors.first if turn == 1 else self.priors.later
-
-    def _evidence(self, turn: int, scores: Sequence[SignalScore]) -> tuple[Evidence, ...]:
-        weighed = ((score, self.weights.weight_of(score.name)) for score in scores)
-        return tuple(
-            Evidence(
-                turn=turn,
-                signal=score.name,
-                nats=weight.nats(score.score, turn=turn),
-                reason=score.reason,
-            )
-            for score, weight in weighed
-            if weight.scale_at(turn)
-        )
 
     def _decided(
         self,
         ctx: TurnContext,
         turn: TurnInput,
         scores: tuple[SignalScore, ...],
+        evidence: tuple[Evidence, ...],
         findings: tuple[ContentFinding, ...],
     ) -> tuple[Verdict, SessionState]:
-        evidence = self._evidence(ctx.turn, scores)
         if turn.judged is not None:
             entry = self._further(ctx.turn, turn.judged)
             evidence = (*evidence, entry)
             scores = (*scores, SignalScore(name=JUDGE, score=turn.judged, reason=entry.reason))
-        weighed = self._weighed(
-            ctx.state, evidence=evidence, findings=findings, is_hard=ctx.fil.is_hard, now=ctx.now
+        weighed = weigh(
+            ctx.state,
+            turn=ctx.turn,
+            prior=self._prior(ctx.turn),
+            evidence=evidence,
+            findings=findings,
+            is_hard=ctx.fil.is_hard,
+            now=ctx.now,
+            weights=self.weights,
+            policy=self.config.policy,
         )
         verdict = Verdict(
             turn=ctx.turn,
@@ -274,52 +257,10 @@ class TurnJudge:
         after = remember(ctx, verdict, weighed.ledger, self.instinct.parameters.escalation)
         return verdict, replace(after, lock=weighed.lock, system=system_of(ctx.state, turn))
 
-    def _weighed(
-        self,
-        state: SessionState,
-        *,
-        evidence: tuple[Evidence, ...],
-        findings: tuple[ContentFinding, ...],
-        is_hard: bool,
-        now: float,
-    ) -> _Weighed:
-        """Return what evidence and findings come to: risks, mode, action, ledger, lock."""
-        turn = state.turn_count + 1
-        own = self._prior(turn) + math.fsum(entry.nats for entry in evidence)
-        memory, modes = self.weights.memory, self.weights.modes
-        elapsed_s = now - state.updated if state.updated else 0.0
-        ledger = add_turn(state.ledger, turn, evidence, own, memory, elapsed_s)
-        accumulated = accumulated_risk(ledger, memory)
-        mode = mode_for(accumulated, modes, state.mode)
-        policy = self.config.policy
-        action = action_for(mode_for(risk_of(own), modes), mode, policy, is_hard=is_hard)
-        action = max((action, *(f.action for f in findings)), key=lambda a: a.severity)
-        lock = self._lock(state, is_blocked=action is Action.BLOCK, is_hard=is_hard)
-        whole, log_odds = _with_contents(turn, evidence, own, findings)
-        return _Weighed(
-            action=Action.BLOCK if lock is not None else action,
-            mode=mode,
-            own_risk=risk_of(own),
-            turn_risk=risk_of(log_odds),
-            accumulated_risk=accumulated,
-            evidence=whole,
-            ledger=ledger,
-            lock=lock,
-        )
-
     def _further(self, turn: int, judged: float) -> Evidence:
         """Return a further judge's word, within the bounds of its weight."""
         nats = self.weights.weight_of(JUDGE).nats(judged)
         return Evidence(turn=turn, signal=JUDGE, nats=nats, reason=f"further judge {judged:.2f}")
-
-    def _lock(self, state: SessionState, *, is_blocked: bool, is_hard: bool) -> Lock | None:
-        if state.lock is not None:
-            return state.lock
-        blocked = state.profile.blocked + int(is_blocked)
-        if not is_blocked or not locks(self.config.policy, blocked=blocked, is_hard=is_hard):
-            return None
-        why = "hard violation" if is_hard else f"{blocked} blocked turns"
-        return Lock(turn=state.turn_count + 1, reason=why)
 
     def _read_message(self, views: TextViews, *, thorough: bool) -> MessageReading | None:
         """Return the riskiest view's reading, with the embedding of the text as written."""
@@ -341,26 +282,6 @@ class TurnJudge:
         said = [*said_before(state), Message(role=Role.USER, content=views.plain or turn.text)]
         system = system_of(state, turn)
         return self.encoder.read_context(said, system=system, thorough=thorough)
-
-
-def _with_contents(
-    turn: int,
-    evidence: tuple[Evidence, ...],
-    own: float,
-    findings: Sequence[ContentFinding],
-) -> tuple[tuple[Evidence, ...], float]:
-    """Return evidence and log-odds with the riskiest content in them, where it weighs more.
-
-    The content's entry is what it adds to the user's own words, so that the sum stays exact.
-    """
-    worst = max(findings, key=lambda finding: finding.risk, default=None)
-    if worst is None:
-        return evidence, own
-    log_odds = math.log(max(worst.risk, 1e-12)) - math.log(max(1.0 - worst.risk, 1e-12))
-    if log_odds <= own:
-        return evidence, own
-    added = Evidence(turn=turn, signal=CONTENT, nats=log_odds - own, reason=worst.reason)
-    return (*evidence, added), log_odds
 
 
 def system_of(state: SessionState, turn: TurnInput) -> str:
