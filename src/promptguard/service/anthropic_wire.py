@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from promptguard.conversation import Role
+from promptguard.conversation import ComparableMessage, Role
 from promptguard.service.body import (
     Limits,
     Place,
@@ -21,7 +21,6 @@ from promptguard.service.body import (
     read_json,
 )
 from promptguard.service.errors import ApiError
-from promptguard.service.history import ComparableMessage
 from promptguard.service.openai_wire import parts_in, read_fields, role_in
 from promptguard.service.wire import (
     ChoiceText,

@@ -14,10 +14,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from promptguard.conversation import Role
+from promptguard.conversation import ComparableMessage, Role
 from promptguard.risk.policy import STRIPPED
 from promptguard.service.errors import ApiError
-from promptguard.service.history import ComparableMessage
 
 Place = tuple[str | int, ...]
 # A name, an enumeration value, an id: too short, and without blanks, to tell a model anything.

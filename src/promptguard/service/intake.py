@@ -14,16 +14,17 @@ from dataclasses import dataclass, field, replace
 
 from promptguard.config import ServiceConfig
 from promptguard.controller import Controller
-from promptguard.conversation import Role
+from promptguard.conversation import ComparableMessage, Role, content_hash
 from promptguard.errors import StoreError, VersionConflict
 from promptguard.protocols import ClientHints, SessionKey
 from promptguard.service.errors import ApiError
 from promptguard.service.history import (
-    ComparableMessage,
     Comparison,
     HistoryKind,
     compare,
+    content_of,
     split_new,
+    steps_in,
 )
 from promptguard.service.queues import JudgingSlots, SessionQueues, judging_slots
 from promptguard.service.sessions import (
@@ -35,14 +36,12 @@ from promptguard.service.sessions import (
     chain_of,
     view_of,
 )
-from promptguard.service.steps import steps_in
 from promptguard.service.telemetry import Telemetry
 from promptguard.service.verdicts import remembered_verdict, stored_verdict
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stored_sessions import MAX_CONFLICTS
 from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.remember import content_hash
 from promptguard.turns.result import TurnResult
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, Verdict
@@ -278,7 +277,7 @@ class Intake:
         beside = self._harmless.others(key.tenant, incoming.contents, self._controller.judge)
         turn = replace(
             last.turn,
-            contents=(*last.turn.contents, *(item.as_content for item in beside)),
+            contents=(*last.turn.contents, *(content_of(item) for item in beside)),
             client=incoming.client,
             history_rewritten=comparison.kind.is_rewriting,
         )

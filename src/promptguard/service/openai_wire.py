@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from promptguard.conversation import Role, role_of
+from promptguard.conversation import ComparableMessage, Role, role_of, thinking_in
 from promptguard.errors import InputError
 from promptguard.service.body import (
     Limits,
@@ -27,7 +27,6 @@ from promptguard.service.body import (
     read_json,
 )
 from promptguard.service.errors import ApiError
-from promptguard.service.history import ComparableMessage, thinking_in
 from promptguard.service.wire import (
     CONTENT_FILTER,
     DONE,

@@ -20,8 +20,7 @@ from promptguard.service.intake import Admission, Intake
 from promptguard.service.lifecycle import Background
 from promptguard.service.telemetry import Telemetry, log
 from promptguard.service.wire import Completion
-from promptguard.turns.leaks import protected_in
-from promptguard.turns.replies import ReplyWatch
+from promptguard.turns.replies import ReplyWatch, protected_in
 
 JUDGE_EVERY_CHARS = 200
 # Up to here an answer is read in less time than it takes to hand it to a thread and back.

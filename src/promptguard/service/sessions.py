@@ -16,16 +16,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from promptguard.conversation import Role
+from promptguard.conversation import ComparableMessage, Role
 from promptguard.protocols import SessionKey, SessionQuery, SessionStore
 from promptguard.service.auth import Principal
-from promptguard.service.history import (
-    ComparableMessage,
-    Comparison,
-    HistoryKind,
-    compare,
-    split_new,
-)
+from promptguard.service.history import Comparison, HistoryKind, compare, split_new
 
 DIGEST_BYTES = 8
 # Memory of the index: about a megabyte per thousand chains. Longer views and further alike

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
+from promptguard.conversation import ComparableMessage
 from promptguard.service.body import Limits, poisoned_in, with_stripped
 from promptguard.service.errors import ApiError, error_body
-from promptguard.service.history import ComparableMessage
 
 DONE = b"data: [DONE]\n\n"
 CONTENT_FILTER = "content_filter"

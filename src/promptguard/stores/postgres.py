@@ -21,10 +21,9 @@ from promptguard.queries import (
 )
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import postgres_statements as statements
-from promptguard.stores.checks import check_key, check_save, key_of
 from promptguard.stores.feed import ChangeFeed
 from promptguard.stores.postgres_connection import Connection, PostgresLink, Sleep
-from promptguard.stores.rows import rows_of, turns_of
+from promptguard.stores.rows import check_key, check_save, rows_of, turns_of
 
 _LISTEN_CYCLE_S = 2.0
 
@@ -60,16 +59,16 @@ class PostgresStore:
         self, state: SessionState, *, expected_version: int, entries: Sequence[TranscriptEntry] = ()
     ) -> None:
         """Store `state` and `entries` in one statement, or raise VersionConflict."""
-        check_save(state, expected_version)
+        key = check_save(state, expected_version)
         write = statements.Write(
             state=state,
             rows=rows_of(entries),
-            turns=turns_of(key_of(state), entries),
+            turns=turns_of(key, entries),
             origin=self._origin,
             token=statements.new_token(),
         )
         await self._link.run(lambda link: statements.save(link, write))
-        self._feed.publish(key_of(state))
+        self._feed.publish(key)
 
     async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
         """Return every stored message in order."""

@@ -19,14 +19,15 @@ from promptguard.queries import (
 )
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import statements
-from promptguard.stores.checks import conflict, key_of
 from promptguard.stores.postgres_connection import Connection
 from promptguard.stores.redaction import without_old_text
 from promptguard.stores.rows import (
     TURN_COLUMNS,
     EntryRow,
+    conflict,
     entry_of,
     key_name,
+    key_of,
     label_json,
     label_of,
     turn_values,

@@ -22,9 +22,8 @@ from promptguard.queries import (
 )
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import sqlite_statements as statements
-from promptguard.stores.checks import check_key, check_save, key_of
 from promptguard.stores.feed import ChangeFeed
-from promptguard.stores.rows import rows_of, turns_of
+from promptguard.stores.rows import check_key, check_save, rows_of, turns_of
 from promptguard.stores.sqlite_connection import SqliteFile, SqliteThread, empty_log
 
 
@@ -69,16 +68,16 @@ class SqliteStore:
         self, state: SessionState, *, expected_version: int, entries: Sequence[TranscriptEntry] = ()
     ) -> None:
         """Store `state` and `entries` in one transaction, or raise VersionConflict."""
-        check_save(state, expected_version)
+        key = check_save(state, expected_version)
         work = partial(
             statements.save,
             state=state,
             rows=rows_of(entries),
-            turns=turns_of(key_of(state), entries),
+            turns=turns_of(key, entries),
             origin=self._origin,
         )
         await self._writer.run(work)
-        self._feed.publish(key_of(state))
+        self._feed.publish(key)
 
     async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
         """Return every stored message in order."""

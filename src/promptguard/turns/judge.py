@@ -23,11 +23,10 @@ from promptguard.state import SessionState
 from promptguard.text.read import TextViews, read_text
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.input import TurnInput
+from promptguard.turns.labels import spans_of, tags_for
 from promptguard.turns.remember import remember, with_verdict
 from promptguard.turns.segments import riskiest_segments
-from promptguard.turns.spans import spans_of
 from promptguard.turns.system_prompt import focused, rules_of
-from promptguard.turns.tags import tags_for
 from promptguard.verdict import ContentFinding, Evidence, SignalScore, Verdict
 
 MAX_VIEWS = 4

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
 import numpy as np
 
+from promptguard.conversation import content_hash
 from promptguard.fil.parameters import EscalationWeights
 from promptguard.fil.temporal import fold_residue, is_flagged, update_escalations
 from promptguard.protocols import TurnContext
@@ -93,11 +93,6 @@ def _intent_of(verdict: Verdict) -> tuple[float, ...]:
     """Return the posterior that the intent signal left in its parts, where it is in use."""
     found = next((score.parts for score in verdict.scores if score.name == "intent"), {})
     return tuple(found[kind.value] for kind in Intent) if found else ()
-
-
-def content_hash(text: str) -> str:
-    """Return the hash by which a text is recognised without being kept."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def record_of(ctx: TurnContext, verdict: Verdict) -> TurnRecord:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from promptguard.conversation import Role
+from promptguard.conversation import Role, content_hash
 from promptguard.errors import InputError
 from promptguard.signals.replies import classify_reply
 from promptguard.state import ReplyRecord, SessionState, TranscriptEntry, excerpt_of
 from promptguard.turns.input import Content, Step, TurnInput
 from promptguard.turns.judge import JUDGE, TurnJudge
-from promptguard.turns.remember import content_hash
 from promptguard.verdict import Verdict
 
 SECONDS_BETWEEN_TURNS = 30.0

@@ -1,15 +1,16 @@
-"""Names that others know a finding by: OWASP's list for LLM applications and MITRE ATLAS.
+"""What a verdict names: the tags others know a finding by, and the words that mattered.
 
-Tags follow from what was found and only where something was: an innocent turn has none. At most
-three, the most telling first.
-"""
+Tags are those of OWASP's list for LLM applications and of MITRE ATLAS. They follow from what was
+found and only where something was: an innocent turn has none. At most three, the most telling
+first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from promptguard.protocols import TurnContext
-from promptguard.verdict import Action, ContentFinding
+from promptguard.text.places import original_spans
+from promptguard.verdict import Action, ContentFinding, Span
 
 MAX_TAGS = 3
 _LIKELY = 0.5
@@ -60,3 +61,26 @@ def _kind(ctx: TurnContext) -> str:
     }
     best = max(kinds, key=lambda name: kinds[name])
     return best if kinds[best] >= _LIKELY else "harmful"
+
+
+MAX_SPANS = 12
+_TELLING = ("hazard.", "intent.", "evasion.", "protected.")
+_WORTH_SHOWING = 0.2
+
+
+def spans_of(ctx: TurnContext) -> tuple[Span, ...]:
+    """Return the characters of the original text that name something telling, in order."""
+    if ctx.message_risk < _WORTH_SHOWING and not ctx.fil.violated:
+        return ()
+    named = [
+        (place, name)
+        for name, places in ctx.concepts.items()
+        if name.startswith(_TELLING)
+        for place in places
+    ]
+    named.sort()
+    places = original_spans(ctx.text, [place for place, _ in named[:MAX_SPANS]])
+    return tuple(
+        Span(start=start, end=end, label=name)
+        for (start, end), (_, name) in zip(places, named, strict=False)
+    )
