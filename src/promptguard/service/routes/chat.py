@@ -283,7 +283,8 @@ class _Turn:
     def headers(self) -> Mapping[str, str]:
         """What every response to it carries: the verdict, what was replaced or not judged."""
         headers = verdict_headers(self.admission.result)
-        stripped = self.asked.poisoned(self.admission.stripped)
+        digests = self.admission.stripped
+        stripped = self.asked.poisoned(digests) if digests else ()
         for name, places in (
             ("x-promptguard-stripped", [name_of(item.place) for item in stripped]),
             ("x-promptguard-not-judged", self.asked.unjudged),
