@@ -159,7 +159,7 @@ class Controller(StoredSessions):
         """Judge and record what the assistant answered to the turn of `result`."""
         at = self._clock() if now is None else now
         key = SessionKey(session_id=result.state.session_id, tenant=result.state.tenant)
-        turn = result.state.turn_count
+        turn = result.verdict.turn
         reply = reply_record(text, at)
         state = result.state
         for _ in range(MAX_CONFLICTS):
@@ -222,7 +222,7 @@ class Controller(StoredSessions):
         if self._second is not None and DOUBT[0] <= self._range(verdict) <= DOUBT[1]:
             verdict, after = await self._second_opinion(state, turn, now, verdict, after)
         result = TurnResult(state=after, verdict=verdict, is_enforced=is_enforced)
-        if not result.is_blocked:
+        if not is_enforced or verdict.action is not Action.BLOCK:
             return result
         refusal = reply_record(self.config.refusal, now)
         refused = after.with_reply(
@@ -286,14 +286,14 @@ class Controller(StoredSessions):
         latency_ms: float,
     ) -> TurnResult:
         spoken = [(Role.USER, turn.text), *((Role.TOOL, c.text) for c in turn.contents)]
-        if result.is_blocked and result.reply:
+        if result.reply:  # the refusal: no model was asked yet
             spoken.append((Role.ASSISTANT, result.reply))
         verdict = replace(result.verdict, latency_ms=round(latency_ms, 1)).to_json()
         entries = tuple(
             entry_of(
                 role,
                 text,
-                turn=before.turn_count + 1,
+                turn=result.verdict.turn,
                 position=before.message_count + index,
                 now=now,
                 keeping=self.config.store_text,

@@ -17,8 +17,7 @@ from promptguard.cancellation import checkpoint
 from promptguard.errors import VersionConflict
 from promptguard.protocols import SessionKey
 from promptguard.service.auth import key_hash
-from promptguard.service.calls import Call, Lane, under_way
-from promptguard.service.lanes import LONG_BODY_BYTES, MAX_HEAVY_PER_CALLER
+from promptguard.service.lanes import LONG_BODY_BYTES, MAX_HEAVY_PER_CALLER, Call, Lane, under_way
 from promptguard.service.middleware import MAX_BRACKETS
 from promptguard.service.openai_wire import ChatWire
 from promptguard.turns.input import TurnInput

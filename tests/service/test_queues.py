@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from promptguard.protocols import SessionKey
-from promptguard.service.calls import Call, Lane, under_way
 from promptguard.service.errors import ApiError
+from promptguard.service.lanes import Call, Lane, under_way
 from promptguard.service.queues import CallerSlots, JudgingSlots, SessionQueues
 
 KEY = SessionKey(session_id="s")

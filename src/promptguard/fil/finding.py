@@ -206,9 +206,9 @@ class _Tally:
     has_harmful_intent: bool = False
 
 
-def find(matcher: Matcher, scan: str) -> Finding:
-    """Return what the canonical text `scan` says by itself."""
-    reader = Reader(matcher, scan)
+def find(matcher: Matcher, text: str) -> Finding:
+    """Return what a text says by itself."""
+    reader = Reader(matcher, canonical(text))
     if not reader.whole:
         return Finding()
     tally = _Tally()

@@ -31,10 +31,18 @@ class Counterfactual:
     severity: float = 0.0
     reason: str = ""
 
-    @property
-    def is_violation(self) -> bool:
-        """Whether it is one."""
-        return self.severity > 0.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What earlier turns mean for a message: how much its directives weigh, shapes, why.
+
+    `inertia` is what the amplifications add to the sum.
+    """
+
+    amplifications: Mapping[str, float]
+    inertia: float
+    shapes: tuple[str, ...]
+    judged: Counterfactual
 
 
 class Leaving(Protocol):
@@ -47,6 +55,20 @@ class Leaving(Protocol):
     @property
     def harm_score(self) -> float:
         """How harmful it was."""
+
+
+def past_of(
+    violated: Sequence[str], history: ConversationHistory, parameters: FilParameters, *, now: float
+) -> Past:
+    """Return what the past means for a message that violates these directives."""
+    amps = amplifications(violated, history, parameters.inertia)
+    shapes = escalation_shapes(history, parameters.escalation, now=now)
+    return Past(
+        amplifications=amps,
+        inertia=inertia_score(amps, parameters),
+        shapes=shapes,
+        judged=counterfactual(violated, history, shapes, parameters, now=now),
+    )
 
 
 def decay(age_s: float, weights: DecayWeights) -> float:

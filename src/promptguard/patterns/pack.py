@@ -2,7 +2,8 @@
 
 Whoever matches prepares the text; a form says how, and what the shorthand of the notation means
 in it. `{name}` is a list of the same file in every form. Every match takes time linear in the
-text."""
+text.
+"""
 
 from __future__ import annotations
 

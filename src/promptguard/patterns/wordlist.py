@@ -3,7 +3,8 @@
 `*` ends a stem, `...` stands for up to three words in between. Scripts that put no spaces between
 words are searched for the letters themselves. A concept file has one table, `[concepts]`, from a
 concept's name to the words of one language that stand for it, between bars (a list would take the
-parser three times as long). The same names are used in every language."""
+parser three times as long). The same names are used in every language.
+"""
 
 from __future__ import annotations
 

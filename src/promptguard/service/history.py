@@ -1,7 +1,8 @@
 """The history that a client resends, compared with the stored one, and the turns left to judge.
 
 Pure functions. Messages are compared by hash, from the end backwards, turn by turn; within a
-turn the order is free, because a turn is stored user first, whatever came first."""
+turn the order is free, because a turn is stored user first, whatever came first.
+"""
 
 from __future__ import annotations
 

@@ -107,7 +107,8 @@ class Admission:
     @property
     def is_steered(self) -> bool:
         """Whether the model is to be warned."""
-        return self.result.is_enforced and self.result.action in (Action.STEER, Action.REVIEW)
+        action = self.result.verdict.action
+        return self.result.is_enforced and action in (Action.STEER, Action.REVIEW)
 
 
 class Intake:
@@ -150,17 +151,21 @@ class Intake:
         """Record the assistant's answer to an admitted turn."""
         reply = ComparableMessage.of(Role.ASSISTANT, text)
         result = await self._controller.record_reply(admission.result, reply.content)
-        self.remember(admission, result.state, text)
+        self.remember(admission, result.state, reply)
         return result
 
-    def remember(self, admission: Admission, state: SessionState, text: str) -> None:
-        """Index the conversation as it is once the client has received the answer `text`."""
-        reply = ComparableMessage.of(Role.ASSISTANT, text)
-        view = admission.view + (view_of((reply,)) if reply.content else b"")
-        if admission.is_chained:
-            self._index.remember(chain_of(admission.owner, view), admission.key.session_id)
+    def remember(
+        self,
+        admission: Admission,
+        state: SessionState,
+        reply: ComparableMessage | None = None,
+    ) -> None:
+        """Index the conversation as it is once the client has received `reply`, if any."""
+        view = admission.view
+        if reply is not None:
+            view += view_of((reply,))
         seen = SeenView(view=view, message_count=state.message_count, stripped=admission.stripped)
-        self._index.remember_view(admission.key, seen)
+        self._index.remember(admission.owner, admission.key, seen, is_chained=admission.is_chained)
 
     def mark_unanswered(self, admission: Admission) -> None:
         """Index an admitted turn that got no answer and may be sent again."""
@@ -191,11 +196,13 @@ class Intake:
         raise StoreError("The session is written too often at once; try the turn again.")
 
     async def _admitted(self, incoming: Incoming, key: SessionKey) -> Admission:
+        config = self._config()
         state = await self._controller.store.load(key)
         comparison = await self._compared(key, state, incoming)
         if comparison.kind is HistoryKind.RETRIED and state is not None:
-            return self._admission(incoming, key, await self._repeated(key, state), comparison)
-        if state is not None and state.turn_count >= self._config().max_turns:
+            repeated = await self._repeated(key, state)
+            return _admission(incoming, key, repeated, comparison, config)
+        if state is not None and state.profile.turns >= config.max_turns:
             raise ApiError(
                 422, "This session has too many turns; begin a new one.", code="session_full"
             )
@@ -208,7 +215,7 @@ class Intake:
             state = SessionState(session_id=key.session_id, tenant=key.tenant)
         result, stripped = await self._judged(key, incoming, comparison, state)
         known = replace(comparison, stripped=comparison.stripped | stripped)
-        return self._admission(incoming, key, result, known)
+        return _admission(incoming, key, result, known, config)
 
     async def _compared(
         self, key: SessionKey, state: SessionState | None, incoming: Incoming
@@ -307,21 +314,6 @@ class Intake:
         is_enforced = self._controller.config.mode == "enforce"
         return TurnResult(state=state, verdict=verdict, is_enforced=is_enforced)
 
-    def _admission(
-        self, incoming: Incoming, key: SessionKey, result: TurnResult, comparison: Comparison
-    ) -> Admission:
-        return Admission(
-            result=result,
-            history=comparison.kind,
-            key=key,
-            owner=incoming.owner,
-            view=incoming.view,
-            is_chained=incoming.session_id is None and incoming.continues is None,
-            stripped=comparison.stripped if result.is_enforced else frozenset(),
-            system="" if self._config().prompt_leaks == "allow" else incoming.system,
-            spoken="\n".join(i.content for i in incoming.messages if i.role is Role.USER),
-        )
-
 
 class HarmlessContents:
     """Bounded memory of contents beside the messages that were judged harmless.
@@ -352,6 +344,26 @@ class HarmlessContents:
                 self._known[tenant, item.digest] = None
         while len(self._known) > self._limit:
             self._known.popitem(last=False)
+
+
+def _admission(
+    incoming: Incoming,
+    key: SessionKey,
+    result: TurnResult,
+    comparison: Comparison,
+    config: ServiceConfig,
+) -> Admission:
+    return Admission(
+        result=result,
+        history=comparison.kind,
+        key=key,
+        owner=incoming.owner,
+        view=incoming.view,
+        is_chained=incoming.session_id is None and incoming.continues is None,
+        stripped=comparison.stripped if result.is_enforced else frozenset(),
+        system="" if config.prompt_leaks == "allow" else incoming.system,
+        spoken="\n".join(i.content for i in incoming.messages if i.role is Role.USER),
+    )
 
 
 def _stripped(result: TurnResult, turn: TurnInput) -> set[str]:

@@ -11,8 +11,8 @@ from itertools import count
 
 from promptguard.config import ServiceConfig
 from promptguard.protocols import SessionKey
-from promptguard.service.calls import Lane, current_call
 from promptguard.service.errors import ApiError
+from promptguard.service.lanes import Lane, current_call
 
 MAX_WAITING = 256
 MAX_CALLERS = 10_000

@@ -109,7 +109,7 @@ class ReplyJudge:
     def _watch(self) -> ReplyWatch:
         judge, admission = self._recorder.controller.judge, self._admission
         reached = judge.weights.modes.mode_for(admission.result.verdict.turn_risk)
-        mode = max(admission.state.mode, reached)
+        mode = max(admission.result.state.mode, reached)
         protected = protected_in(admission.system, spoken=admission.spoken)
         return ReplyWatch(judge.instinct, mode, protected=protected)
 

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from promptguard.errors import ConfigError
-from promptguard.service.calls import current_call
+from promptguard.service.lanes import current_call
 from promptguard.service.tracing import Tracing
 from promptguard.service.verdicts import is_judged, log_fields, span_attributes
 from promptguard.turns.result import TurnResult
@@ -130,7 +130,7 @@ class Telemetry:
 
     def turn(self, result: TurnResult) -> None:
         """Count a judged turn and add its verdict to the current span."""
-        self._turns.labels(action=result.action.value).inc()
+        self._turns.labels(action=result.verdict.action.value).inc()
         if not is_judged(result.verdict):
             self._unjudged.inc()
             return

@@ -256,7 +256,7 @@ def log_fields(result: TurnResult) -> dict[str, str | int | float | bool | list[
     return {
         "session": state.session_id,
         "tenant": state.tenant,
-        "turn": state.turn_count,
+        "turn": verdict.turn,
         "action": verdict.action.value,
         "is_enforced": result.is_enforced,
         "mode": verdict.mode.name,

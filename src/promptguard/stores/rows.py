@@ -1,6 +1,7 @@
 """What all stores share: the names and versions they refuse, and how rows are made.
 
-Entries, judged turns and labels lie in a table the same way in both databases."""
+Entries, judged turns and labels lie in a table the same way in both databases.
+"""
 
 from __future__ import annotations
 

@@ -43,15 +43,15 @@ def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
     dressed_down, undone = dress_down(stripped.text)
     plain = dressed_down[:max_chars]
     back = (stripped.origin, cut)
-    decoded = [_placed(view, back) for view in decode(stripped.text)]
+    decoded = tuple(_placed(view, back) for view in decode(stripped.text))
     if stripped.spelled:
         invisible = unfold(stripped.spelled, 4 * len(kept))
-        decoded = [*(_placed(view, (cut,)) for view in invisible), *decoded]
+        decoded = merged([*(_placed(view, (cut,)) for view in invisible), *decoded])
     return TextViews(
         original=text,
         plain=plain,
         folded=fold(plain),
-        decoded=merged(decoded),
+        decoded=decoded,
         disguises=tuple(dict.fromkeys((*stripped.disguises, *undone))),
         is_truncated=len(text) > max_chars or len(dressed_down) > max_chars,
     )

@@ -20,18 +20,22 @@ from promptguard.risk.ledger import CONTENT, weigh
 from promptguard.risk.weights import PRESETS, Priors, Weights, load_weights, shipped_weights
 from promptguard.signals import load_signals
 from promptguard.state import SessionState
+from promptguard.text.normalize import fold
 from promptguard.text.read import TextViews, read_text
+from promptguard.text.windows import windows
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.input import TurnInput
 from promptguard.turns.labels import spans_of, tags_for
 from promptguard.turns.remember import remember, with_verdict
-from promptguard.turns.segments import riskiest_segments
 from promptguard.turns.system_prompt import focused, rules_of
 from promptguard.verdict import ContentFinding, Evidence, SignalScore, Verdict
 
 MAX_VIEWS = 4
 MODEL_SIGNALS = frozenset({"semantic", "context"})
 JUDGE = "judge"
+# One reading covers this many characters whole; longer texts are cut into such segments.
+SEGMENT_CHARS = 6_000
+READ_SEGMENTS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +171,7 @@ class TurnJudge:
         reading = self._read_message(views, thorough=False)
         return TurnContext(
             state=state,
-            turn=state.turn_count + 1,
+            turn=state.profile.turns + 1,
             now=now,
             text=turn.text,
             views=views,
@@ -281,6 +285,31 @@ class TurnJudge:
         said = [*said_before(state), Message(role=Role.USER, content=views.plain or turn.text)]
         system = system_of(state, turn)
         return self.encoder.read_context(said, system=system, thorough=thorough)
+
+
+def riskiest_segments(text: str, limit: int = READ_SEGMENTS) -> tuple[str, ...]:
+    """Return the segments of `text` worth reading: all of them, or the `limit` most suspicious.
+
+    Suspicion is how many hazards, evasions and protected things a segment names; the first and
+    the last segment are always read. Order is kept.
+    """
+    if len(text) <= SEGMENT_CHARS:
+        return (text,)
+    pieces = [piece.text for piece in windows(text, size=SEGMENT_CHARS)]
+    if len(pieces) <= limit:
+        return tuple(pieces)
+    lexicon = shipped_concepts()
+    weights = [
+        sum(not name.startswith("innocent.") for name in lexicon.match(fold(piece)))
+        for piece in pieces
+    ]
+    ends = {0, len(pieces) - 1}
+    others = sorted(
+        (index for index in range(len(pieces)) if index not in ends),
+        key=lambda index: (-weights[index], index),
+    )
+    chosen = sorted(ends | set(others[: limit - len(ends)]))
+    return tuple(pieces[index] for index in chosen)
 
 
 def system_of(state: SessionState, turn: TurnInput) -> str:

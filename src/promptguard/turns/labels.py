@@ -2,7 +2,8 @@
 
 Tags are those of OWASP's list for LLM applications and of MITRE ATLAS. They follow from what was
 found and only where something was: an innocent turn has none. At most three, the most telling
-first."""
+first.
+"""
 
 from __future__ import annotations
 

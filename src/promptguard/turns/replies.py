@@ -7,7 +7,8 @@ left out of that, what follows them is not. Answers are read to their end in bou
 
 A prompt is given away by a quotation, a run of consecutive words whatever stands between them, or
 by a secret: a token that looks like a key, or like a code in a sentence that speaks of secrecy.
-Both are looked for in the text, in what is encoded in it, and in the text read backwards."""
+Both are looked for in the text, in what is encoded in it, and in the text read backwards.
+"""
 
 from __future__ import annotations
 

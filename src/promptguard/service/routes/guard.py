@@ -159,7 +159,7 @@ class GuardApi:
         history = admission.history.value
         if reply is None or admission.result.is_blocked:
             # The client chooses the words of its refusal, so none are expected to be resent.
-            self.recorder.intake.remember(admission, admission.state, "")
+            self.recorder.intake.remember(admission, admission.state)
             return turn_view(admission.result, history)
         is_bad = await self.recorder.judge_of(admission).is_bad([reply])
         result = await self.recorder.intake.answered(admission, reply)

@@ -105,7 +105,7 @@ class LitellmApi:
             provider="litellm",
         )
         admission = await self.recorder.intake.admit(incoming)
-        self.recorder.intake.remember(admission, admission.state, "")
+        self.recorder.intake.remember(admission, admission.state)
         if body.litellm_call_id:
             self.calls.remember(caller, body.litellm_call_id, admission)
         if admission.result.is_blocked:
