@@ -22,9 +22,8 @@ from promptguard.fil.finding import canonical
 from promptguard.rubrics.language import language_of
 from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.position import read_position
-from promptguard.signals.lexicon import shipped_lexicon
-from promptguard.signals.phrases import Phrase, count, matchable
-from promptguard.signals.replies import classify_reply
+from promptguard.signals.keywords import shipped_lexicon
+from promptguard.signals.phrases import Phrase, classify_reply, count, matchable
 from promptguard.text.confusables import unmix
 from promptguard.text.decode import decode
 from promptguard.text.normalize import dress_down, fold, nfkc, strip_hidden, unleet, unspace

@@ -4,7 +4,7 @@ Everything known of a language lies in one folder, `data/lang/<code>/`; its file
 (rules, structure, phrases, lexicon, rubric, stopwords, concepts), and each has the same form.
 """
 
-from promptguard.patterns.languages import add_language, codes, language_cache, packs
+from promptguard.patterns.languages import add_language, codes, language_cache, on_change, packs
 from promptguard.patterns.pack import (
     Entry,
     Pack,
@@ -24,6 +24,7 @@ __all__ = [
     "codes",
     "compiled",
     "language_cache",
+    "on_change",
     "packs",
     "parse_pack",
     "read_pack",

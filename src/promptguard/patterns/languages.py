@@ -62,6 +62,11 @@ def add_language(folder: str | Path) -> str:
     return path.name
 
 
+def on_change(clear: Callable[[], None]) -> None:
+    """Call `clear` when a language is added: for caches of what texts say in all languages."""
+    _caches.append(clear)
+
+
 def forget() -> None:
     """Drop what was cached of the languages, so that they are read again."""
     for clear in _caches:

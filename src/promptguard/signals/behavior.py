@@ -8,7 +8,7 @@ from functools import cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.phrases import Phrase, matchable, says
+from promptguard.signals.phrases import Phrase, phrases_in
 from promptguard.signals.score import clipped, either, scored
 from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
 from promptguard.signals.trajectory import turn_risks
@@ -81,8 +81,8 @@ def _typing(ctx: TurnContext, tuning: _Tuning) -> float:
 
 def _directed(ctx: TurnContext) -> float:
     """Return the mean recent risk where the question presses for exact detail."""
-    text = matchable(ctx.views.folded)
-    if not says(Phrase.DIRECTED, text) or says(Phrase.EXPLORATORY, text):
+    phrases = phrases_in(ctx.views.folded)
+    if Phrase.DIRECTED not in phrases or Phrase.EXPLORATORY in phrases:
         return 0.0
     risks = turn_risks(ctx)
     return sum(risks) / len(risks)

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.phrases import Phrase, matchable, says
+from promptguard.signals.phrases import Phrase, phrases_in
 from promptguard.signals.score import scored
 from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
 from promptguard.signals.tuning import read_tuning
@@ -42,11 +42,9 @@ def gathering_step(folded: str) -> int:
     Of a long message the beginning and the end are read: a pasted document asks nothing.
     """
     limit = _tuning().question_chars
-    text = matchable(folded if len(folded) <= 2 * limit else f"{folded[:limit]} {folded[-limit:]}")
-    for step in range(len(_STEPS), 0, -1):
-        if says(_STEPS[step - 1], text):
-            return step
-    return 0
+    text = folded if len(folded) <= 2 * limit else f"{folded[:limit]} {folded[-limit:]}"
+    phrases = phrases_in(text)
+    return max((step for step, kind in enumerate(_STEPS, 1) if kind in phrases), default=0)
 
 
 @SIGNALS.register("information_gathering")

@@ -11,7 +11,7 @@ from functools import cache
 from promptguard.errors import DataError
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.phrases import Phrase, matchable, says
+from promptguard.signals.phrases import Phrase, phrases_in
 from promptguard.signals.score import clipped, scored
 from promptguard.signals.subject import current_subject, overlap, similarity, subject_of
 from promptguard.signals.tuning import read_tuning
@@ -113,7 +113,7 @@ def three_way(posterior: tuple[float, ...]) -> ThreeWay:
 
 def turn_features(ctx: TurnContext) -> dict[str, float]:
     """Return what the current turn shows."""
-    text = matchable(ctx.views.folded)
+    phrases = phrases_in(ctx.views.folded)
     risk = clipped(ctx.message_risk)
     diversity = _diversity(ctx)
     return {
@@ -121,12 +121,12 @@ def turn_features(ctx: TurnContext) -> dict[str, float]:
         Feature.CALM: 1.0 - risk,
         Feature.ESCALATION: ctx.score_of("trajectory"),
         Feature.GATHERING: ctx.score_of("information_gathering"),
-        Feature.HYPOTHETICAL: float(says(Phrase.HYPOTHETICAL, text)),
-        Feature.META: float(says(Phrase.META_INSTRUCTION, text)),
-        Feature.DIRECTED: float(says(Phrase.DIRECTED, text)),
-        Feature.EXPLORATORY: float(says(Phrase.EXPLORATORY, text)),
-        Feature.EDUCATIONAL: float(says(Phrase.EDUCATIONAL, text)),
-        Feature.PROFESSIONAL: float(says(Phrase.PROFESSIONAL, text)),
+        Feature.HYPOTHETICAL: float(Phrase.HYPOTHETICAL in phrases),
+        Feature.META: float(Phrase.META_INSTRUCTION in phrases),
+        Feature.DIRECTED: float(Phrase.DIRECTED in phrases),
+        Feature.EXPLORATORY: float(Phrase.EXPLORATORY in phrases),
+        Feature.EDUCATIONAL: float(Phrase.EDUCATIONAL in phrases),
+        Feature.PROFESSIONAL: float(Phrase.PROFESSIONAL in phrases),
         Feature.DIVERSITY: diversity,
         Feature.FOCUS: 1.0 - diversity,
     }

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from promptguard.conversation import without_lone_surrogates
 from promptguard.fil.engine import FrozenInstinct
-from promptguard.signals.replies import classify_reply
+from promptguard.signals.phrases import classify_reply
 from promptguard.state import ReplyKind
 from promptguard.text.read import read_text
 from promptguard.verdict import Action, Mode

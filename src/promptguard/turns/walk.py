@@ -7,7 +7,7 @@ from typing import Literal
 
 from promptguard.conversation import Role, content_hash
 from promptguard.errors import InputError
-from promptguard.signals.replies import classify_reply
+from promptguard.signals.phrases import classify_reply
 from promptguard.state import ReplyRecord, SessionState, TranscriptEntry, excerpt_of
 from promptguard.turns.input import Content, Step, TurnInput
 from promptguard.turns.judge import JUDGE, TurnJudge
