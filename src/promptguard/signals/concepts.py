@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -29,11 +30,9 @@ class ConceptWeights:
     def log_odds(self, names: Iterable[str]) -> float:
         """Return the log-odds of an attack given the concepts a text names."""
         found = sorted(names)
-        return (
-            self.base
-            + sum(self.concepts.get(name, 0.0) for name in found)
-            + sum(self.pairs.get(pair, 0.0) for pair in pairs_of(found))
-        )
+        # The pairs are a set, whose order changes from process to process; `fsum` is exact in any.
+        single = math.fsum(self.concepts.get(name, 0.0) for name in found)
+        return self.base + single + math.fsum(self.pairs.get(p, 0.0) for p in pairs_of(found))
 
 
 def pairs_of(names: Iterable[str]) -> frozenset[str]:
