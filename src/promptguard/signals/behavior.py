@@ -9,7 +9,7 @@ from functools import cache
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.phrases import Phrase, phrases_in
-from promptguard.signals.score import clipped, either, scored
+from promptguard.signals.score import clipped, either
 from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
 from promptguard.signals.trajectory import turn_risks
 from promptguard.signals.tuning import read_tuning
@@ -46,7 +46,9 @@ def behavior(ctx: TurnContext) -> SignalScore:
         "history rewritten": tuning.rewritten_weight * float(ctx.history_rewritten),
     }
     named = sorted((name for name, value in parts.items() if value), key=lambda n: -parts[n])
-    return scored("behavior", either(parts.values()), ", ".join(named), parts)
+    return SignalScore(
+        name="behavior", score=either(parts.values()), reason=", ".join(named), parts=parts
+    )
 
 
 def _timing(ctx: TurnContext, tuning: _Tuning) -> float:

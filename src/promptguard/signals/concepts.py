@@ -13,7 +13,6 @@ from promptguard.errors import DataError
 from promptguard.model.calibration import sigmoid
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import scored
 from promptguard.verdict import SignalScore
 
 _NAMED = 4
@@ -51,7 +50,7 @@ def concepts(ctx: TurnContext) -> SignalScore:
     weights = concept_weights()
     ordered = sorted(ctx.concepts, key=lambda name: (-weights.concepts.get(name, 0.0), name))
     reason = ", ".join(ordered[:_NAMED]) or "names nothing telling"
-    return scored("concepts", sigmoid(weights.log_odds(ordered)), reason)
+    return SignalScore(name="concepts", score=sigmoid(weights.log_odds(ordered)), reason=reason)
 
 
 @cache

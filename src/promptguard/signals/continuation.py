@@ -7,7 +7,7 @@ from functools import cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, scored
+from promptguard.signals.score import clipped
 from promptguard.signals.subject import (
     Subject,
     current_subject,
@@ -50,7 +50,12 @@ def continuation(ctx: TurnContext) -> SignalScore:
         value = relevance * risk * _tuning().kept_per_turn ** age
         if value > best:
             best, which = value, turn.turn
-    return scored("continuation", best, f"goes on from turn {which}", {"turn": float(which)})
+    return SignalScore(
+        name="continuation",
+        score=best,
+        reason=f"goes on from turn {which}",
+        parts={"turn": float(which)},
+    )
 
 
 def _chained(ctx: TurnContext) -> frozenset[int]:

@@ -8,7 +8,6 @@ from functools import cache, lru_cache
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.phrases import Phrase, phrases_in
-from promptguard.signals.score import scored
 from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
@@ -52,10 +51,12 @@ def information_gathering(ctx: TurnContext) -> SignalScore:
     """Return the steps of the longest ordered chain on one subject that ends here, over 4."""
     chain = _chain(ctx)
     if not chain:
-        return scored("information_gathering", 0.0)
+        return SignalScore(name="information_gathering", score=0.0)
     steps = ", ".join(f"{_STEPS[asked.step - 1].value} (turn {asked.turn})" for asked in chain)
     score = len(chain) / len(_STEPS)
-    return scored("information_gathering", score, steps, {"steps": float(len(chain))})
+    return SignalScore(
+        name="information_gathering", score=score, reason=steps, parts={"steps": float(len(chain))}
+    )
 
 
 def _chain(ctx: TurnContext) -> tuple[_Asked, ...]:

@@ -12,7 +12,6 @@ from promptguard.errors import DataError
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.phrases import Phrase, phrases_in
-from promptguard.signals.score import clipped, scored
 from promptguard.signals.subject import current_subject, overlap, similarity, subject_of
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
@@ -78,7 +77,7 @@ def intent(ctx: TurnContext) -> SignalScore:
     likeliest = max(zip(posterior, Intent, strict=True))[1]
     reason = f"likeliest {likeliest.value}; suspicious or malicious {view.malicious:.2f}"
     parts = {kind.value: value for kind, value in zip(Intent, posterior, strict=True)}
-    return scored("intent", view.malicious, reason, parts)
+    return SignalScore(name="intent", score=view.malicious, reason=reason, parts=parts)
 
 
 def update_intent(previous: tuple[float, ...], ctx: TurnContext) -> tuple[float, ...]:
@@ -114,7 +113,7 @@ def three_way(posterior: tuple[float, ...]) -> ThreeWay:
 def turn_features(ctx: TurnContext) -> dict[str, float]:
     """Return what the current turn shows."""
     phrases = phrases_in(ctx.views.folded)
-    risk = clipped(ctx.message_risk)
+    risk = ctx.message_risk
     diversity = _diversity(ctx)
     return {
         Feature.RISK: risk,

@@ -19,7 +19,6 @@ from promptguard.patterns.wordlist import Found, WordList
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.phrases import matchable
-from promptguard.signals.score import scored
 from promptguard.signals.tuning import read_tuning
 from promptguard.text.normalize import fold
 from promptguard.verdict import SignalScore
@@ -135,8 +134,11 @@ def keywords(ctx: TurnContext) -> SignalScore:
         total, found, _ = _sum(fold(view.text))
         if total > best:
             best, terms, where = total, found, f" (decoded {view.method})"
-    return scored(
-        "keywords", 1.0 - math.exp(-best / _tuning().scale), _names(terms) + where, {"sum": best}
+    return SignalScore(
+        name="keywords",
+        score=1.0 - math.exp(-best / _tuning().scale),
+        reason=_names(terms) + where,
+        parts={"sum": best},
     )
 
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, either, scored
+from promptguard.signals.score import clipped, either
 from promptguard.signals.subject import (
     current_subject,
     overlap,
@@ -42,7 +42,7 @@ def probing(ctx: TurnContext) -> SignalScore:
     """Return how nearly this turn repeats ones that were refused, blocked or flagged."""
     attempts = _attempts(ctx)
     if not attempts:
-        return scored("probing", 0.0)
+        return SignalScore(name="probing", score=0.0)
     tuning = _tuning()
     closest = max(attempts, key=lambda attempt: (attempt.likeness, attempt.turn))
     tries = 1.0 - (1.0 - tuning.first_weight) * (1.0 - tuning.further_weight) ** (len(attempts) - 1)
@@ -52,7 +52,9 @@ def probing(ctx: TurnContext) -> SignalScore:
         score = either((score, score * tuning.disguise_weight))
     how = "again in disguise" if is_disguised else "again"
     reason = f"turn {closest.turn} {how}, {len(attempts)} earlier attempts"
-    return scored("probing", score, reason, {"attempts": float(len(attempts))})
+    return SignalScore(
+        name="probing", score=score, reason=reason, parts={"attempts": float(len(attempts))}
+    )
 
 
 def is_turned_down(turn: TurnRecord) -> bool:

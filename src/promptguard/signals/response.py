@@ -7,7 +7,6 @@ from functools import cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, scored
 from promptguard.signals.subject import is_same_subject, subject_of
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind, TurnRecord
@@ -39,7 +38,7 @@ def response(ctx: TurnContext) -> SignalScore:
     """
     answered = [turn for turn in ctx.state.recent if _position(turn) is not None]
     if not answered or answered[-1] is not ctx.state.recent[-1]:
-        return scored("response", 0.0)
+        return SignalScore(name="response", score=0.0)
     last = answered[-1]
     kind = last.reply.kind if last.reply else ReplyKind.NONE
     position = _POSITIONS[kind]
@@ -49,8 +48,13 @@ def response(ctx: TurnContext) -> SignalScore:
         tuning = _tuning()
         score = tuning.eroded_operational if kind is ReplyKind.OPERATIONAL else tuning.eroded
         reason = f"refused at turn {refused.turn}, {kind.value} at turn {last.turn}"
-        return scored("response", score, reason, parts)
-    return scored("response", _alone(last, kind), f"{kind.value} at turn {last.turn}", parts)
+        return SignalScore(name="response", score=score, reason=reason, parts=parts)
+    return SignalScore(
+        name="response",
+        score=_alone(last, kind),
+        reason=f"{kind.value} at turn {last.turn}",
+        parts=parts,
+    )
 
 
 def _alone(turn: TurnRecord, kind: ReplyKind) -> float:
@@ -61,7 +65,7 @@ def _alone(turn: TurnRecord, kind: ReplyKind) -> float:
     if kind is ReplyKind.PARTIAL:
         return tuning.partial
     if kind is ReplyKind.OPERATIONAL:
-        return tuning.operational * clipped(turn.message_risk)
+        return tuning.operational * turn.message_risk
     return 0.0
 
 

@@ -15,7 +15,7 @@ from promptguard.errors import DataError
 from promptguard.model.reading import MessageReading
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, either, scored
+from promptguard.signals.score import either
 from promptguard.signals.subject import is_follow_up
 from promptguard.signals.tuning import read_tuning
 from promptguard.vector import Vector, unpack_vector
@@ -73,13 +73,13 @@ class IntentClusters:
         length = float(np.linalg.norm(offset))
         if not 0.0 < length < np.inf:
             return None
-        near = self.directions @ (offset / np.float32(length))
-        best = int(near.argmax())
+        cosines = self.directions @ (offset / np.float32(length))
+        best, near = int(cosines.argmax()), np.clip(cosines, 0.0, 1.0)
         return Nearest(
             name=self.names[best],
-            similarity=clipped(float(near[best])),
-            attack=clipped(float(near[self.attacks].max())),
-            benign=clipped(float(near[~self.attacks].max())),
+            similarity=float(near[best]),
+            attack=float(near[self.attacks].max()),
+            benign=float(near[~self.attacks].max()),
         )
 
 
@@ -141,7 +141,7 @@ def _own(ctx: TurnContext) -> float:
     if ctx.reading is None:
         return 0.0
     tuning = _tuning()
-    attack = clipped(ctx.reading.attack)
+    attack = ctx.reading.attack
     weights = (
         tuning.decoded_weight if ctx.views.decoded else 0.0,
         tuning.disguise_weight if ctx.views.disguises else 0.0,
@@ -156,8 +156,8 @@ def _undone(ctx: TurnContext) -> tuple[str, ...]:
 
 def _spoken(score: float, reading: MessageReading | None, notes: tuple[str, ...]) -> SignalScore:
     if reading is None:
-        return scored("semantic", 0.0)
-    parts = {kind: clipped(getattr(reading, kind)) for kind in _KINDS}
+        return SignalScore(name="semantic", score=0.0)
+    parts = {kind: float(getattr(reading, kind)) for kind in _KINDS}
     named = [
         f"{kind} {value:.2f}"
         for kind, value in sorted(parts.items(), key=lambda item: -item[1])
@@ -169,7 +169,7 @@ def _spoken(score: float, reading: MessageReading | None, notes: tuple[str, ...]
         if near.similarity >= _tuning().cluster_from:
             notes = (f"nearest to {near.name} ({near.similarity:.2f})", *notes)
     reason = "; ".join((", ".join(named) or f"attack {reading.attack:.2f}", *notes))
-    return scored("semantic", score, reason, parts)
+    return SignalScore(name="semantic", score=score, reason=reason, parts=parts)
 
 
 @cache

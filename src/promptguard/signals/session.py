@@ -5,7 +5,7 @@ from __future__ import annotations
 from promptguard.model.calibration import log_odds
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, scored
+from promptguard.signals.score import clipped
 from promptguard.verdict import SignalScore
 
 # From these log-odds of the message alone on, the past counts a little, and wholly from even on.
@@ -23,4 +23,8 @@ def session(ctx: TurnContext) -> SignalScore:
     doubt = 1.0
     if ctx.reading is not None:
         doubt = clipped(1.0 + log_odds(ctx.score_of("semantic")) / _HARMLESS)
-    return scored("session", before * doubt, f"accumulated risk {before:.2f} before this turn")
+    return SignalScore(
+        name="session",
+        score=before * doubt,
+        reason=f"accumulated risk {before:.2f} before this turn",
+    )

@@ -6,7 +6,6 @@ from functools import lru_cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import scored
 from promptguard.signals.subject import current_subject, subject_terms
 from promptguard.text.vocabulary import key_terms
 from promptguard.verdict import SignalScore
@@ -24,7 +23,9 @@ def system_rules(ctx: TurnContext) -> SignalScore:
     rules = _rule_terms(ctx.rules)
     shared = current_subject(ctx).terms & rules
     score = min(1.0, len(shared) / _ENOUGH)
-    return scored("system_rules", score, f"{len(shared)} terms of what the prompt protects")
+    return SignalScore(
+        name="system_rules", score=score, reason=f"{len(shared)} terms of what the prompt protects"
+    )
 
 
 @lru_cache(maxsize=256)

@@ -201,7 +201,7 @@ class TurnJudge:
         scores: dict[str, SignalScore] = {}
         seen = replace(ctx, earlier=scores)
         for name, signal in self.signals:
-            scores[name] = signal(seen)
+            scores[name] = bounded(signal(seen))
         return tuple(scores.values())
 
     def _is_in_doubt(self, ctx: TurnContext, evidence: Sequence[Evidence]) -> bool:
@@ -331,6 +331,17 @@ def said_before(state: SessionState) -> list[Message]:
         if record.reply is not None and record.reply.excerpt:
             messages.append(Message(role=Role.ASSISTANT, content=record.reply.excerpt))
     return messages
+
+
+def bounded(score: SignalScore) -> SignalScore:
+    """Return a signal's word held to [0,1], with a reason only where there is one to explain.
+
+    A signal says what it computes; what is no number counts as nothing.
+    """
+    value = min(1.0, max(0.0, score.score)) if math.isfinite(score.score) else 0.0
+    if value and value == score.score:
+        return score
+    return replace(score, score=value, reason=score.reason if value else "")
 
 
 def message_risk(reading: MessageReading | None, fil: FilReading) -> float:
