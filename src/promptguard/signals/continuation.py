@@ -12,8 +12,7 @@ from promptguard.signals.subject import (
     Subject,
     current_subject,
     is_follow_up,
-    overlap,
-    similarity,
+    likeness,
     subject_of,
 )
 from promptguard.signals.tuning import read_tuning
@@ -70,15 +69,13 @@ def _chained(ctx: TurnContext) -> frozenset[int]:
 
 def _relevance(then: Subject, now: Subject) -> float:
     tuning = _tuning()
-    return max(
-        _above(similarity(then.vector, now.vector), tuning.near_cosine),
-        _above(overlap(then.terms, now.terms), tuning.near_overlap),
-    )
+    cosine, shared = likeness(then, now)
+    return max(_above(cosine, tuning.near_cosine), _above(shared, tuning.near_overlap))
 
 
 def _above(value: float, threshold: float) -> float:
     """Return 0 up to the threshold, rising to 1 at identity."""
-    return clipped((value - threshold) / (1.0 - threshold))
+    return max(0.0, (value - threshold) / (1.0 - threshold))
 
 
 @cache

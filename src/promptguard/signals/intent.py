@@ -12,7 +12,7 @@ from promptguard.errors import DataError
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.phrases import Phrase, phrases_in
-from promptguard.signals.subject import current_subject, overlap, similarity, subject_of
+from promptguard.signals.subject import current_subject, likeness, subject_of
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
 
@@ -134,14 +134,14 @@ def turn_features(ctx: TurnContext) -> dict[str, float]:
 def _diversity(ctx: TurnContext) -> float:
     """Return how little the turn resembles the earlier ones, on average."""
     now = current_subject(ctx)
-    likeness = [
-        max(similarity(then.vector, now.vector), overlap(then.terms, now.terms))
+    alike = [
+        max(likeness(then, now))
         for then in map(subject_of, ctx.state.recent)
         if then.terms or then.vector.size
     ]
-    if not likeness or not (now.terms or now.vector.size):
+    if not alike or not (now.terms or now.vector.size):
         return intent_model().neutral_diversity
-    return 1.0 - sum(likeness) / len(likeness)
+    return 1.0 - sum(alike) / len(alike)
 
 
 def _likelihood(model: IntentModel, kind: Intent, features: Mapping[str, float]) -> float:

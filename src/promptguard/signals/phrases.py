@@ -5,6 +5,7 @@ kind of answer a reply is: refused, complied in part, wholly or in detail.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -92,10 +93,10 @@ def phrases_in(text: str) -> frozenset[Phrase]:
 on_change(phrases_in.cache_clear)
 
 
-def is_frame(term: str) -> bool:
-    """Return whether a key term frames a question ("weakness", "work") and names no subject."""
+def without_frames(terms: Iterable[str]) -> list[str]:
+    """Return the key terms that name a subject, without what frames a question ("weakness")."""
     exact, stems = _frames()
-    return term in exact or term.startswith(stems)
+    return [term for term in terms if term not in exact and not term.startswith(stems)]
 
 
 @language_cache

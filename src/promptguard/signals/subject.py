@@ -10,8 +10,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from promptguard.protocols import TurnContext
-from promptguard.signals.phrases import is_frame
-from promptguard.signals.score import clipped
+from promptguard.signals.phrases import without_frames
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import TurnRecord
 from promptguard.text.vocabulary import key_terms
@@ -62,6 +61,11 @@ def is_same_subject(left: Subject, right: Subject) -> bool:
     return similarity(left.vector, right.vector) >= _tuning().same_cosine
 
 
+def likeness(then: Subject, now: Subject) -> tuple[float, float]:
+    """Return the cosine and the shared terms of two subjects, each in [0,1]."""
+    return similarity(then.vector, now.vector), overlap(then.terms, now.terms)
+
+
 def overlap(left: frozenset[str], right: frozenset[str]) -> float:
     """Return the Dice coefficient of two sets of terms; 0 where one is empty."""
     if not left or not right:
@@ -73,7 +77,7 @@ def similarity(left: Vector, right: Vector) -> float:
     """Return the cosine of unit vectors within [0,1]; 0 where one is missing or of another size."""
     if not left.size or left.shape != right.shape:
         return 0.0
-    return clipped(float(left @ right))
+    return min(1.0, max(0.0, float(left @ right)))
 
 
 def mean_vector(vectors: Sequence[Vector]) -> Vector:
@@ -108,7 +112,7 @@ def text_terms(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def subject_terms(terms: tuple[str, ...]) -> frozenset[str]:
     """Return the terms that name a subject, long words by their stem (chemistry, chemicals)."""
-    return frozenset(_stem(term) for term in terms if not is_frame(term))
+    return frozenset(map(_stem, without_frames(terms)))
 
 
 def _stem(term: str) -> str:
