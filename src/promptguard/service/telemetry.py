@@ -134,16 +134,17 @@ class Telemetry:
         if not is_judged(result.verdict):
             self._unjudged.inc()
             return
-        trace.get_current_span().add_event(
-            "gen_ai.evaluation.result", span_attributes(result.verdict)
-        )
+        span = trace.get_current_span()
+        if span.is_recording():
+            span.add_event("gen_ai.evaluation.result", span_attributes(result.verdict))
 
     def admitted(self, result: TurnResult, *, history: str, key: str) -> None:
         """Count how the resent history compared, and log one line for the turn."""
         self._history.labels(kind=history).inc()
         level = logging.WARNING if result.is_blocked or result.verdict.fault else logging.INFO
-        fields = {**log_fields(result), "history": history, "key": key}
-        LOGGER.log(level, "turn", extra={"fields": fields})
+        if LOGGER.isEnabledFor(level):
+            fields = {**log_fields(result), "history": history, "key": key}
+            LOGGER.log(level, "turn", extra={"fields": fields})
         for listener in self._listeners:
             listener(result)
 

@@ -177,6 +177,34 @@ class _Step:
     edits: Callable[[str], Iterator[Edit]] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normalised:
+    """A text without characters nobody sees (`stripped`), in ordinary letters, and for matching.
+
+    `disguises` names what was undone; `is_cut` says whether ordinary letters were too many.
+    """
+
+    stripped: Stripped
+    plain: str
+    folded: str
+    disguises: tuple[str, ...]
+    is_cut: bool
+
+
+def normalised(text: str, max_chars: int) -> Normalised:
+    """Return a text as it reads once what hides or dresses it up is undone."""
+    stripped = strip_hidden(text)
+    dressed_down, undone = dress_down(stripped.text)
+    plain = dressed_down[:max_chars]
+    return Normalised(
+        stripped=stripped,
+        plain=plain,
+        folded=fold(plain),
+        disguises=tuple(dict.fromkeys((*stripped.disguises, *undone))),
+        is_cut=len(dressed_down) > max_chars,
+    )
+
+
 def dress_down(text: str) -> tuple[str, tuple[str, ...]]:
     """Return `text` in ordinary letters (readable, case kept) and the names of what was undone."""
     names: list[str] = []

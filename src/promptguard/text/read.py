@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from promptguard.errors import InputError
 from promptguard.text.decode import decode, merged, unfold
-from promptguard.text.normalize import dress_down, fold, strip_hidden
+from promptguard.text.normalize import normalised
 from promptguard.text.origin import DecodedView, Origin, edit, through
 
 MAX_CHARS = 1_000_000
@@ -39,9 +39,8 @@ def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
     offsets into it.
     """
     kept, cut = bounded(text, max_chars)
-    stripped = strip_hidden(kept)
-    dressed_down, undone = dress_down(stripped.text)
-    plain = dressed_down[:max_chars]
+    read = normalised(kept, max_chars)
+    stripped = read.stripped
     back = (stripped.origin, cut)
     decoded = tuple(_placed(view, back) for view in decode(stripped.text))
     if stripped.spelled:
@@ -49,11 +48,11 @@ def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
         decoded = merged([*(_placed(view, (cut,)) for view in invisible), *decoded])
     return TextViews(
         original=text,
-        plain=plain,
-        folded=fold(plain),
+        plain=read.plain,
+        folded=read.folded,
         decoded=decoded,
-        disguises=tuple(dict.fromkeys((*stripped.disguises, *undone))),
-        is_truncated=len(text) > max_chars or len(dressed_down) > max_chars,
+        disguises=read.disguises,
+        is_truncated=len(text) > max_chars or read.is_cut,
     )
 
 

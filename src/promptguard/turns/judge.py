@@ -111,7 +111,9 @@ class TurnJudge:
             ctx = self._deepened(ctx, turn)
             scores = self._scores(ctx)
             evidence = self.weights.evidence(ctx.turn, scores)
-        findings = self.contents.judge(turn.contents, task_of(state, turn))
+        findings: tuple[ContentFinding, ...] = ()
+        if turn.contents:
+            findings = self.contents.judge(turn.contents, task_of(state, turn))
         return self._decided(ctx, turn, scores, evidence, findings)
 
     def reconsider(
