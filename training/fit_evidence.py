@@ -34,6 +34,7 @@ from promptguard.protocols import FilReading, TurnContext
 from promptguard.signals.concepts import concept_weights
 from promptguard.signals.fil import fil as fil_signal
 from promptguard.signals.keywords import keywords
+from promptguard.signals.subject import subjects_of
 from promptguard.state import SessionState
 from promptguard.text.read import TextViews, read_text
 from training.records import read
@@ -91,13 +92,15 @@ def text_scores(text: str, instinct: FrozenInstinct) -> list[float]:
 
 def context_of(text: str, views: TextViews, reading: FilReading) -> TurnContext:
     """Return the context of a text that stands alone."""
+    state = SessionState(session_id="fit")
     return TurnContext(
-        state=SessionState(session_id="fit"),
+        state=state,
         turn=1,
         now=0.0,
         text=text,
         views=views,
         fil=reading,
+        subjects=subjects_of(state, views, reading, None),
         message_risk=0.0,
     )
 

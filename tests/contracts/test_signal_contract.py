@@ -17,6 +17,7 @@ from promptguard.model.reading import ContextReading, MessageReading
 from promptguard.protocols import ClientHints, FilReading, Signal, TurnContext
 from promptguard.risk.weights import shipped_weights
 from promptguard.signals import load_signals
+from promptguard.signals.subject import subjects_of
 from promptguard.state import (
     ReplyKind,
     ReplyRecord,
@@ -136,20 +137,22 @@ def _contexts(draw: st.DrawFn) -> TurnContext:
         typing_ms=st.none() | st.floats(-10.0, 1e6),
         keystrokes=st.none() | st.integers(-5, 1000),
     )
+    state, views, fil, embedding = draw(_states()), read_text(text), draw(findings), draw(VECTORS)
     return TurnContext(
-        state=draw(_states()),
+        state=state,
         turn=draw(st.integers(0, 10_000)),
         now=draw(st.floats(-1e9, 1e12)),
         text=text,
-        views=read_text(text),
-        fil=draw(findings),
+        views=views,
+        fil=fil,
+        subjects=subjects_of(state, views, fil, embedding),
         message_risk=draw(CHANCES),
         reading=draw(st.none() | readings),
         context=draw(
             st.none()
             | st.builds(ContextReading, turn=CHANCES, session=CHANCES, turns=st.integers(0, 9))
         ),
-        embedding=draw(VECTORS),
+        embedding=embedding,
         history_rewritten=draw(st.booleans()),
         client=draw(hints),
     )

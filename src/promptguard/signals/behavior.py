@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import TurnContext
+from promptguard.protocols import Subject, TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.phrases import Phrase, phrases_in
 from promptguard.signals.score import clipped, either
-from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
+from promptguard.signals.subject import is_same_subject
 from promptguard.signals.trajectory import turn_risks
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
@@ -94,11 +94,10 @@ def _switching(ctx: TurnContext, tuning: _Tuning) -> float:
     """Return 1 where a risky subject was left for a harmless one and is now taken up again."""
     if ctx.message_risk < tuning.risky or len(ctx.state.recent) < 2:
         return 0.0
-    now = current_subject(ctx)
     was_left = False
-    for turn in reversed(ctx.state.recent):
+    for turn, then in zip(reversed(ctx.state.recent), reversed(ctx.subjects.past), strict=True):
         is_calm = turn.message_risk < tuning.risky
-        is_same = _is_related(subject_of(turn), now)
+        is_same = _is_related(then, ctx.subjects.now)
         if is_calm and not is_same:
             was_left = True
         elif not is_calm and is_same:

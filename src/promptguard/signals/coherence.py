@@ -7,7 +7,7 @@ from functools import cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.subject import current_vector, mean_vector, similarity, vector_of
+from promptguard.signals.subject import mean_vector, similarity, vector_of
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import TopicSummary
 from promptguard.vector import Vector
@@ -29,8 +29,8 @@ def coherence(ctx: TurnContext) -> SignalScore:
     """
     tuning = _tuning()
     recent = ctx.state.recent[-tuning.window :]
-    mean = mean_vector([vector_of(turn.embedding) for turn in recent])
-    vector = current_vector(ctx)
+    mean = mean_vector([then.vector for then in ctx.subjects.past[-tuning.window :]])
+    vector = ctx.subjects.now.vector
     if not mean.size or mean.size != vector.size:
         return SignalScore(name="coherence", score=0.0)
     distance = 1.0 - similarity(vector, mean)

@@ -5,16 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import TurnContext
+from promptguard.protocols import Subject, TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.score import clipped
-from promptguard.signals.subject import (
-    Subject,
-    current_subject,
-    is_follow_up,
-    likeness,
-    subject_of,
-)
+from promptguard.signals.subject import likeness
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind
 from promptguard.verdict import SignalScore
@@ -38,10 +32,10 @@ def continuation(ctx: TurnContext) -> SignalScore:
     it weigh less.
     """
     best, which = 0.0, 0
-    now = current_subject(ctx)
-    chained = _chained(ctx) if is_follow_up(ctx) else frozenset[int]()
-    for age, turn in enumerate(reversed(ctx.state.recent)):
-        near = _relevance(subject_of(turn), now)
+    chained = _chained(ctx) if ctx.subjects.is_follow_up else frozenset[int]()
+    before = zip(reversed(ctx.state.recent), reversed(ctx.subjects.past), strict=True)
+    for age, (turn, then) in enumerate(before):
+        near = _relevance(then, ctx.subjects.now)
         relevance = max(near, 1.0 if turn.turn in chained else 0.0)
         risk = turn.turn_risk
         if turn.reply is not None and turn.reply.kind is ReplyKind.OPERATIONAL:
@@ -60,9 +54,9 @@ def continuation(ctx: TurnContext) -> SignalScore:
 def _chained(ctx: TurnContext) -> frozenset[int]:
     """Return the turns a bare follow-up goes on from: back to the last that names a subject."""
     chain = []
-    for turn in reversed(ctx.state.recent):
+    for turn, then in zip(reversed(ctx.state.recent), reversed(ctx.subjects.past), strict=True):
         chain.append(turn.turn)
-        if subject_of(turn).terms and not turn.is_follow_up:
+        if then.terms and not turn.is_follow_up:
             break
     return frozenset(chain)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from promptguard.protocols import TurnContext
+from promptguard.protocols import Subject, TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.phrases import Phrase, phrases_in
-from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
+from promptguard.signals.subject import is_same_subject
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
 
@@ -65,12 +65,12 @@ def _chain(ctx: TurnContext) -> tuple[_Asked, ...]:
     if not step:
         return ()
     asked = [
-        _Asked(turn=turn.turn, step=turn.gathering_step, subject=subject_of(turn), position=index)
-        for index, turn in enumerate(ctx.state.recent)
+        _Asked(turn=turn.turn, step=turn.gathering_step, subject=then, position=index)
+        for index, (turn, then) in enumerate(zip(ctx.state.recent, ctx.subjects.past, strict=True))
         if 0 < turn.gathering_step <= step
     ]
     position = len(ctx.state.recent)
-    asked.append(_Asked(turn=ctx.turn, step=step, subject=current_subject(ctx), position=position))
+    asked.append(_Asked(turn=ctx.turn, step=step, subject=ctx.subjects.now, position=position))
     best: list[tuple[_Asked, ...]] = []
     for index, later in enumerate(asked):
         before = [

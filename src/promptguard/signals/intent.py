@@ -12,7 +12,7 @@ from promptguard.errors import DataError
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.phrases import Phrase, phrases_in
-from promptguard.signals.subject import current_subject, likeness, subject_of
+from promptguard.signals.subject import likeness
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
 
@@ -118,8 +118,8 @@ def turn_features(ctx: TurnContext) -> dict[str, float]:
     return {
         Feature.RISK: risk,
         Feature.CALM: 1.0 - risk,
-        Feature.ESCALATION: ctx.score_of("trajectory"),
-        Feature.GATHERING: ctx.score_of("information_gathering"),
+        Feature.ESCALATION: ctx.earlier.get("trajectory", 0.0),
+        Feature.GATHERING: ctx.earlier.get("information_gathering", 0.0),
         Feature.HYPOTHETICAL: float(Phrase.HYPOTHETICAL in phrases),
         Feature.META: float(Phrase.META_INSTRUCTION in phrases),
         Feature.DIRECTED: float(Phrase.DIRECTED in phrases),
@@ -133,11 +133,9 @@ def turn_features(ctx: TurnContext) -> dict[str, float]:
 
 def _diversity(ctx: TurnContext) -> float:
     """Return how little the turn resembles the earlier ones, on average."""
-    now = current_subject(ctx)
+    now = ctx.subjects.now
     alike = [
-        max(likeness(then, now))
-        for then in map(subject_of, ctx.state.recent)
-        if then.terms or then.vector.size
+        max(likeness(then, now)) for then in ctx.subjects.past if then.terms or then.vector.size
     ]
     if not alike or not (now.terms or now.vector.size):
         return intent_model().neutral_diversity

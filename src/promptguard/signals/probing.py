@@ -8,13 +8,7 @@ from functools import cache
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.score import clipped, either
-from promptguard.signals.subject import (
-    current_subject,
-    overlap,
-    similarity,
-    subject_of,
-    subject_terms,
-)
+from promptguard.signals.subject import likeness, overlap, subject_terms
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind, TurnRecord
 from promptguard.text.vocabulary import key_terms
@@ -65,26 +59,25 @@ def is_turned_down(turn: TurnRecord) -> bool:
 
 def _attempts(ctx: TurnContext) -> list[_Attempt]:
     """Return the earlier turned-down requests that the current one resembles."""
-    earlier = [turn for turn in ctx.state.recent if is_turned_down(turn)]
+    before = zip(ctx.state.recent, ctx.subjects.past, strict=True)
+    earlier = [(turn, then) for turn, then in before if is_turned_down(turn)]
     if not earlier:
         return []
-    now = current_subject(ctx)
     hidden = [subject_terms(key_terms(view.text)) for view in ctx.views.decoded]
     found = []
-    for turn in earlier:
-        then = subject_of(turn)
+    for turn, then in earlier:
+        cosine, shared = likeness(then, ctx.subjects.now)
         open_likeness = max(
-            _near(similarity(then.vector, now.vector), _tuning().near_cosine),
-            _near(overlap(then.terms, now.terms), _tuning().near_overlap),
+            _near(cosine, _tuning().near_cosine), _near(shared, _tuning().near_overlap)
         )
         hidden_likeness = max(
             (_near(overlap(then.terms, terms), _tuning().near_overlap) for terms in hidden),
             default=0.0,
         )
-        likeness = max(open_likeness, hidden_likeness)
-        if likeness > 0.0:
+        closest = max(open_likeness, hidden_likeness)
+        if closest > 0.0:
             is_decoded = hidden_likeness > open_likeness
-            found.append(_Attempt(turn=turn.turn, likeness=likeness, is_decoded=is_decoded))
+            found.append(_Attempt(turn=turn.turn, likeness=closest, is_decoded=is_decoded))
     return found
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import TurnContext
+from promptguard.protocols import Subject, TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.subject import is_same_subject, subject_of
+from promptguard.signals.subject import is_same_subject
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind, TurnRecord
 from promptguard.verdict import Action, SignalScore
@@ -36,13 +36,14 @@ def response(ctx: TurnContext) -> SignalScore:
 
     The guard's own refusals are left out, else a block would be evidence for itself.
     """
-    answered = [turn for turn in ctx.state.recent if _position(turn) is not None]
-    if not answered or answered[-1] is not ctx.state.recent[-1]:
+    before = zip(ctx.state.recent, ctx.subjects.past, strict=True)
+    answered = [(turn, subject) for turn, subject in before if _position(turn) is not None]
+    if not answered or answered[-1][0] is not ctx.state.recent[-1]:
         return SignalScore(name="response", score=0.0)
-    last = answered[-1]
+    last, _ = answered[-1]
     kind = last.reply.kind if last.reply else ReplyKind.NONE
     position = _POSITIONS[kind]
-    parts = {"position": position, "shift": position - (_position(answered[0]) or 0.0)}
+    parts = {"position": position, "shift": position - (_position(answered[0][0]) or 0.0)}
     refused = _refused_before(answered) if kind in _GAVE_IN else None
     if refused is not None:
         tuning = _tuning()
@@ -69,11 +70,11 @@ def _alone(turn: TurnRecord, kind: ReplyKind) -> float:
     return 0.0
 
 
-def _refused_before(answered: list[TurnRecord]) -> TurnRecord | None:
+def _refused_before(answered: list[tuple[TurnRecord, Subject]]) -> TurnRecord | None:
     """Return the latest earlier turn on the same subject that was refused."""
-    subject = subject_of(answered[-1])
-    for turn in reversed(answered[:-1]):
-        if _position(turn) == 0.0 and is_same_subject(subject_of(turn), subject):
+    _, now = answered[-1]
+    for turn, then in reversed(answered[:-1]):
+        if _position(turn) == 0.0 and is_same_subject(then, now):
             return turn
     return None
 

@@ -16,7 +16,6 @@ from promptguard.model.reading import MessageReading
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.signals.score import either
-from promptguard.signals.subject import is_follow_up
 from promptguard.signals.tuning import read_tuning
 from promptguard.vector import Vector, unpack_vector
 from promptguard.verdict import SignalScore
@@ -132,7 +131,7 @@ def semantic(ctx: TurnContext) -> SignalScore:
     nearest intent cluster explains and never scores: beside the readers' word it adds nothing.
     """
     score = _own(ctx)
-    if ctx.reading is not None and is_follow_up(ctx):
+    if ctx.reading is not None and ctx.subjects.is_follow_up:
         score = max(score, 0.5)  # "go on" says nothing by itself, and nothing in its favour
     return _spoken(score, ctx.reading, _undone(ctx))
 

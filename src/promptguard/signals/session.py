@@ -22,7 +22,7 @@ def session(ctx: TurnContext) -> SignalScore:
     before = ctx.state.accumulated_risk if ctx.turn > 1 else 0.0
     doubt = 1.0
     if ctx.reading is not None:
-        doubt = clipped(1.0 + log_odds(ctx.score_of("semantic")) / _HARMLESS)
+        doubt = clipped(1.0 + log_odds(ctx.earlier.get("semantic", 0.0)) / _HARMLESS)
     return SignalScore(
         name="session",
         score=before * doubt,

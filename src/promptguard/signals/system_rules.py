@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.subject import current_subject, subject_terms
+from promptguard.signals.subject import subject_terms
 from promptguard.text.vocabulary import key_terms
 from promptguard.verdict import SignalScore
 
@@ -21,7 +21,7 @@ def system_rules(ctx: TurnContext) -> SignalScore:
     The readers see the system prompt too; this holds the part that words alone can tell.
     """
     rules = _rule_terms(ctx.rules)
-    shared = current_subject(ctx).terms & rules
+    shared = ctx.subjects.now.terms & rules
     score = min(1.0, len(shared) / _ENOUGH)
     return SignalScore(
         name="system_rules", score=score, reason=f"{len(shared)} terms of what the prompt protects"

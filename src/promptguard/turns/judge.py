@@ -19,6 +19,7 @@ from promptguard.protocols import Encoder, FilReading, Signal, TurnContext
 from promptguard.risk.ledger import CONTENT, weigh
 from promptguard.risk.weights import PRESETS, Priors, Weights, load_weights, shipped_weights
 from promptguard.signals import load_signals
+from promptguard.signals.subject import subjects_of
 from promptguard.state import SessionState
 from promptguard.text.normalize import fold
 from promptguard.text.read import TextViews, read_text
@@ -171,6 +172,7 @@ class TurnJudge:
             use_temporal=self.config.use_temporal,
         )
         reading = self._read_message(views, thorough=False)
+        embedding = None if reading is None else reading.embedding
         return TurnContext(
             state=state,
             turn=state.profile.turns + 1,
@@ -178,10 +180,11 @@ class TurnJudge:
             text=turn.text,
             views=views,
             fil=fil,
+            subjects=subjects_of(state, views, fil, embedding),
             message_risk=message_risk(reading, fil),
             reading=reading,
             context=self._read_context(state, turn, views, thorough=False),
-            embedding=None if reading is None else reading.embedding,
+            embedding=embedding,
             concepts=self.concepts.match(views.folded),
             rules=rules_of(turn.system or state.system),
             history_rewritten=turn.history_rewritten,
@@ -200,11 +203,14 @@ class TurnJudge:
 
     def _scores(self, ctx: TurnContext) -> tuple[SignalScore, ...]:
         """Return every signal's score; each sees the scores of those before it."""
-        scores: dict[str, SignalScore] = {}
-        seen = replace(ctx, earlier=scores)
+        scores: list[SignalScore] = []
+        earlier: dict[str, float] = {}
+        seen = replace(ctx, earlier=earlier)
         for name, signal in self.signals:
-            scores[name] = bounded(signal(seen))
-        return tuple(scores.values())
+            score = bounded(signal(seen))
+            scores.append(score)
+            earlier[name] = score.score
+        return tuple(scores)
 
     def _is_in_doubt(self, ctx: TurnContext, evidence: Sequence[Evidence]) -> bool:
         if self.encoder is None:

@@ -11,7 +11,7 @@ from promptguard.protocols import TurnContext
 from promptguard.signals.information_gathering import gathering_step
 from promptguard.signals.intent import Intent
 from promptguard.signals.phrases import Phrase, phrases_in
-from promptguard.signals.subject import is_follow_up, text_terms
+from promptguard.signals.subject import text_terms
 from promptguard.state import (
     MAX_SEGMENTS,
     RECENT_TURNS,
@@ -110,7 +110,7 @@ def record_of(ctx: TurnContext, verdict: Verdict) -> TurnRecord:
         is_hard=verdict.is_hard,
         key_terms=text_terms(ctx.views.plain),
         gathering_step=gathering_step(ctx.views.folded),
-        is_follow_up=is_follow_up(ctx),
+        is_follow_up=ctx.subjects.is_follow_up,
         embedding="" if ctx.embedding is None else pack_vector(ctx.embedding),
     )
 
