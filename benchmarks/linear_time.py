@@ -121,7 +121,8 @@ _INSTINCT = FrozenInstinct.load()
 
 def _assess(text: str) -> object:
     # The views are given whole, so that the rules alone are timed.
-    return _INSTINCT.assess(TextViews(original=text, plain=text, folded=text), now=0.0)
+    views = TextViews(original=text, plain=text, folded=text, texts=(text,))
+    return _INSTINCT.assess(views, now=0.0)
 
 
 def _phrases(text: str) -> object:

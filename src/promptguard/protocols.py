@@ -110,6 +110,7 @@ class ClientHints:
 class FilReading:
     """What the Frozen Instinct Layer found in the current message.
 
+    `is_blocking`: it blocks the message by itself, as every hard violation does.
     `raw_score` is the sum before it is clamped: what the design's examples are held against.
     """
 

@@ -174,14 +174,9 @@ def update_escalations(
 ) -> tuple[EscalationEvent, ...]:
     """Return the events once `turn` is judged: one per flagged message, old ones dropped."""
     kept = [event for event in events if max(0.0, now - event.timestamp) < weights.burst_window_s]
-    if is_flagged(reading):
+    if reading.is_blocking:
         kept.append(EscalationEvent(timestamp=now, turn=turn))
     return tuple(kept[-weights.max_events :])
-
-
-def is_flagged(reading: FilReading) -> bool:
-    """Return whether a turn with this reading is recorded as flagged."""
-    return reading.is_blocking or reading.is_hard
 
 
 def events_of(directive: str, history: ConversationHistory, window_turns: int) -> int:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from promptguard.config import ServiceConfig
 from promptguard.controller import Controller
@@ -84,9 +85,10 @@ class Incoming:
 class Admission:
     """A judged turn. `view` is the conversation as the client showed it.
 
-    `is_chained`: the session was found by its messages, not by an id. `stripped` are the digests
-    of contents, of this turn and of earlier ones, that the model must not see. `system` is
-    what the answer must not repeat, save for what the user said, `spoken`.
+    `is_chained`: the session was found by its messages, not by an id. `is_steered`: the model is
+    to be warned. `stripped` are the digests of contents, of this turn and of earlier ones, that
+    the model must not see. `system` is what the answer must not repeat, save for what the user
+    said, `spoken`.
     """
 
     result: TurnResult
@@ -95,6 +97,7 @@ class Admission:
     owner: Owner
     view: bytes
     is_chained: bool
+    is_steered: bool = False
     stripped: frozenset[str] = frozenset()
     system: str = ""
     spoken: str = ""
@@ -103,12 +106,6 @@ class Admission:
     def state(self) -> SessionState:
         """The session after the turn."""
         return self.result.state
-
-    @property
-    def is_steered(self) -> bool:
-        """Whether the model is to be warned."""
-        action = self.result.verdict.action
-        return self.result.is_enforced and action in (Action.STEER, Action.REVIEW)
 
 
 class Intake:
@@ -155,10 +152,7 @@ class Intake:
         return result
 
     def remember(
-        self,
-        admission: Admission,
-        state: SessionState,
-        reply: ComparableMessage | None = None,
+        self, admission: Admission, state: SessionState, reply: ComparableMessage | None = None
     ) -> None:
         """Index the conversation as it is once the client has received `reply`, if any."""
         view = admission.view
@@ -271,13 +265,14 @@ class Intake:
     ) -> tuple[TurnResult, frozenset[str]]:
         """Judge what is new, turn by turn; returns the last result and what is to be stripped."""
         *earlier, last = steps_in(comparison, incoming.system)
+        judge = partial(self._controller.judge_turn, key.session_id, tenant=key.tenant)
         now = self._clock()
         is_first = comparison.kind is HistoryKind.FIRST
         stripped: set[str] = set()
         for at, step in enumerate(earlier):
             # An imported past gets times before now: as one burst it would look like an attack.
             back_s = SECONDS_BETWEEN_TURNS * (len(earlier) - at) if is_first else 0.0
-            result = await self._judge(key, step.turn, now - back_s)
+            result = await judge(step.turn, now=now - back_s)
             stripped |= _stripped(result, step.turn)
             if step.reply is not None and not result.is_blocked:
                 await self._controller.record_reply(result, step.reply, now=now - back_s)
@@ -291,17 +286,10 @@ class Intake:
         with self._telemetry.judging():
             # With `state` a concurrent write raises VersionConflict and is compared anew; after
             # imported turns the state has moved on by our own writes.
-            result = await self._judge(key, turn, now, None if earlier else state)
+            result = await judge(turn, known=None if earlier else state, now=now)
         self._telemetry.turn(result)
         self._harmless.learn(key.tenant, beside, result.verdict)
         return result, frozenset(stripped | _stripped(result, turn))
-
-    async def _judge(
-        self, key: SessionKey, turn: TurnInput, now: float, known: SessionState | None = None
-    ) -> TurnResult:
-        return await self._controller.judge_turn(
-            key.session_id, turn, tenant=key.tenant, known=known, now=now
-        )
 
     async def _repeated(self, key: SessionKey, state: SessionState) -> TurnResult:
         """Return the result of the last turn, which is asked once more and not judged again."""
@@ -360,6 +348,7 @@ def _admission(
         owner=incoming.owner,
         view=incoming.view,
         is_chained=incoming.session_id is None and incoming.continues is None,
+        is_steered=result.is_enforced and result.verdict.action in (Action.STEER, Action.REVIEW),
         stripped=comparison.stripped if result.is_enforced else frozenset(),
         system="" if config.prompt_leaks == "allow" else incoming.system,
         spoken="\n".join(i.content for i in incoming.messages if i.role is Role.USER),
@@ -367,7 +356,8 @@ def _admission(
 
 
 def _stripped(result: TurnResult, turn: TurnInput) -> set[str]:
-    return {content_hash(turn.contents[index].text) for index in result.stripped}
+    found = result.stripped if turn.contents else ()
+    return {content_hash(turn.contents[index].text) for index in found}
 
 
 def _added(incoming: Incoming, known: bytes) -> tuple[ComparableMessage, ...]:

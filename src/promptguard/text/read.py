@@ -16,19 +16,16 @@ MAX_CHARS = 1_000_000
 class TextViews:
     """`original` as written; `plain` normalised but readable (case kept); `folded` for matching
     (casefolded, confusables mapped, spaces squeezed); `decoded` what disguises hid;
-    `disguises` names what was undone on the way to `plain`."""
+    `disguises` names what was undone on the way to `plain`; `texts` are the distinct texts worth
+    judging, the plain one first."""
 
     original: str
     plain: str
     folded: str
+    texts: tuple[str, ...]
     decoded: tuple[DecodedView, ...] = ()
     disguises: tuple[str, ...] = ()
     is_truncated: bool = False
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Every distinct text worth judging, the plain one first."""
-        return tuple(dict.fromkeys((self.plain, *(view.text for view in self.decoded))))
 
 
 def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
@@ -50,6 +47,7 @@ def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
         original=text,
         plain=read.plain,
         folded=read.folded,
+        texts=tuple(dict.fromkeys((read.plain, *(view.text for view in decoded)))),
         decoded=decoded,
         disguises=read.disguises,
         is_truncated=len(text) > max_chars or read.is_cut,

@@ -26,7 +26,7 @@ from promptguard.text.read import TextViews, read_text
 from promptguard.text.windows import windows
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.input import TurnInput
-from promptguard.turns.labels import spans_of, tags_for
+from promptguard.turns.labels import labels_of
 from promptguard.turns.remember import remember, with_verdict
 from promptguard.turns.system_prompt import focused, rules_of
 from promptguard.verdict import ContentFinding, Evidence, SignalScore, Verdict
@@ -244,6 +244,7 @@ class TurnJudge:
             weights=self.weights,
             policy=self.config.policy,
         )
+        tags, spans = labels_of(ctx, weighed.own_risk, findings)
         verdict = Verdict(
             turn=ctx.turn,
             action=weighed.action,
@@ -259,9 +260,9 @@ class TurnJudge:
             content=findings,
             directives=ctx.fil.violated,
             rules=ctx.fil.rule_ids,
-            tags=tags_for(ctx, weighed.own_risk, findings),
+            tags=tags,
             disguises=ctx.views.disguises,
-            spans=spans_of(ctx),
+            spans=spans,
             readers=ctx.reading.readers if ctx.reading is not None else (),
             is_truncated=ctx.views.is_truncated or any(f.is_truncated for f in findings),
         )

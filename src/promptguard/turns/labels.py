@@ -23,10 +23,17 @@ JAILBREAK, EXTRACTION, OBFUSCATION = "AML.T0054", "AML.T0056", "AML.T0068"
 REWRITTEN_HISTORY = "AML.T0092"
 
 
+def labels_of(
+    ctx: TurnContext, own_risk: float, findings: Sequence[ContentFinding]
+) -> tuple[tuple[str, ...], tuple[Span, ...]]:
+    """Return the tags and the telling words of a turn; `own_risk` is that of the user's words."""
+    return tags_for(ctx, own_risk, findings), spans_of(ctx)
+
+
 def tags_for(
     ctx: TurnContext, own_risk: float, findings: Sequence[ContentFinding]
 ) -> tuple[str, ...]:
-    """Return the tags that fit what was found in a turn; `own_risk` is that of the user's words."""
+    """Return the tags that fit what was found in a turn."""
     return tuple(dict.fromkeys(_found(ctx, own_risk, findings)))[:MAX_TAGS]
 
 

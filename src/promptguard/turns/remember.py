@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from promptguard.conversation import content_hash
 from promptguard.fil.parameters import EscalationWeights
-from promptguard.fil.temporal import fold_residue, is_flagged, update_escalations
+from promptguard.fil.temporal import fold_residue, update_escalations
 from promptguard.protocols import TurnContext
 from promptguard.signals.information_gathering import gathering_step
 from promptguard.signals.intent import Intent
@@ -106,7 +106,7 @@ def record_of(ctx: TurnContext, verdict: Verdict) -> TurnRecord:
         harm_score=ctx.fil.harm_score,
         directives=ctx.fil.violated,
         concepts=ctx.fil.concepts,
-        is_flagged=is_flagged(ctx.fil),
+        is_flagged=ctx.fil.is_blocking,
         is_hard=verdict.is_hard,
         key_terms=text_terms(ctx.views.plain),
         gathering_step=gathering_step(ctx.views.folded),
