@@ -14,7 +14,7 @@ from typing import Self
 from uuid import UUID
 
 from promptguard.config import ControllerConfig, config_hash
-from promptguard.conversation import Message, Role
+from promptguard.conversation import Message, Role, content_hash
 from promptguard.errors import (
     EvaluationError,
     InputError,
@@ -28,13 +28,13 @@ from promptguard.evaluation import PromptGuard
 from promptguard.protocols import ClientHints, Provider, SessionKey, SessionStore
 from promptguard.providers import open_provider
 from promptguard.risk.policy import STEERING, STRIPPED
-from promptguard.state import ReplyKind, ReplyRecord, SessionState
+from promptguard.state import ReplyKind, ReplyRecord, SessionState, TranscriptEntry
 from promptguard.stored_sessions import MAX_CONFLICTS, StoredSessions
 from promptguard.stores import open_store
 from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.judge import TurnJudge, said_before, system_of
 from promptguard.turns.result import TurnResult
-from promptguard.turns.walk import entry_of, reply_record
+from promptguard.turns.walk import reply_record
 from promptguard.verdict import Action, Mode, Verdict
 
 DOUBT = (Mode.CAUTIOUS, Mode.SUSPECT)
@@ -164,13 +164,8 @@ class Controller(StoredSessions):
         state = result.state
         for _ in range(MAX_CONFLICTS):
             answered = state.with_reply(turn, self._kept(reply))
-            entry = entry_of(
-                Role.ASSISTANT,
-                text,
-                turn=turn,
-                position=state.message_count,
-                now=at,
-                keeping=self.config.store_text,
+            entry = self._entry(
+                Role.ASSISTANT, text, turn=turn, position=state.message_count, now=at
             )
             new = replace(
                 answered,
@@ -290,13 +285,12 @@ class Controller(StoredSessions):
             spoken.append((Role.ASSISTANT, result.reply))
         verdict = replace(result.verdict, latency_ms=round(latency_ms, 1)).to_json()
         entries = tuple(
-            entry_of(
+            self._entry(
                 role,
                 text,
                 turn=result.verdict.turn,
                 position=before.message_count + index,
                 now=now,
-                keeping=self.config.store_text,
                 verdict="" if index else verdict,
             )
             for index, (role, text) in enumerate(spoken)
@@ -309,6 +303,21 @@ class Controller(StoredSessions):
         )
         await self.store.save(state, expected_version=before.version, entries=entries)
         return replace(result, state=state)
+
+    def _entry(
+        self, role: Role, text: str, *, turn: int, position: int, now: float, verdict: str = ""
+    ) -> TranscriptEntry:
+        """Return one message as it is stored: with its text, its hash, or neither."""
+        keeping = self.config.store_text
+        return TranscriptEntry(
+            position=position,
+            turn=turn,
+            role=role,
+            content=text if keeping == "keep" else None,
+            content_hash="" if keeping == "off" else content_hash(text),
+            timestamp=now,
+            verdict=verdict,
+        )
 
     def _redacted(self, state: SessionState) -> SessionState:
         if self.config.store_text == "keep":

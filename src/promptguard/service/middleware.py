@@ -90,7 +90,7 @@ class RequestMiddleware:
         self._admit(scope, config)
         call = _call_of(scope)
         limit = _limit_of(scope, config)
-        with self._slots.slot("", config.max_connections), self._slots.slot(call.owner, limit):
+        with self._slots.slot(call.owner, limit, config.max_connections):
             await self._served(call, scope, receive, answer, config)
 
     async def _served(
