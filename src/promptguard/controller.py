@@ -33,8 +33,8 @@ from promptguard.stored_sessions import MAX_CONFLICTS, StoredSessions
 from promptguard.stores import open_store
 from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.judge import TurnJudge, said_before, system_of
+from promptguard.turns.replies import reply_record
 from promptguard.turns.result import TurnResult
-from promptguard.turns.walk import reply_record
 from promptguard.verdict import Action, Mode, Verdict
 
 DOUBT = (Mode.CAUTIOUS, Mode.SUSPECT)

@@ -32,9 +32,9 @@ from promptguard.turns.exchanges import (
 )
 from promptguard.turns.input import Content
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.replies import ReplyVerdict, judge_reply, protected_in
+from promptguard.turns.replies import ReplyVerdict, judge_reply, protected_in, reply_record
 from promptguard.turns.result import TurnResult
-from promptguard.turns.walk import SECONDS_BETWEEN_TURNS, reply_record
+from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, ContentFinding, Mode, Verdict
 
 T = TypeVar("T")

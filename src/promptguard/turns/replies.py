@@ -20,7 +20,7 @@ from functools import lru_cache
 from promptguard.conversation import without_lone_surrogates
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.signals.phrases import classify_reply
-from promptguard.state import ReplyKind
+from promptguard.state import ReplyKind, ReplyRecord, excerpt_of
 from promptguard.text.read import read_text
 from promptguard.verdict import Action, Mode
 
@@ -148,6 +148,11 @@ def judge_reply(
         reason=watch.reason,
         leak=watch.leak,
     )
+
+
+def reply_record(text: str, now: float) -> ReplyRecord:
+    """Return what is kept of an assistant's reply."""
+    return ReplyRecord(kind=classify_reply(text), excerpt=excerpt_of(text), timestamp=now)
 
 
 class ReplyWatch:

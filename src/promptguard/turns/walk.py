@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from promptguard.conversation import Role
 from promptguard.errors import InputError
-from promptguard.signals.phrases import classify_reply
-from promptguard.state import ReplyRecord, SessionState, TranscriptEntry, excerpt_of
+from promptguard.state import SessionState, TranscriptEntry
 from promptguard.turns.input import Content, Step, TurnInput
 from promptguard.turns.judge import JUDGE, TurnJudge
+from promptguard.turns.replies import reply_record
 from promptguard.verdict import Verdict
 
 SECONDS_BETWEEN_TURNS = 30.0
@@ -30,11 +30,6 @@ def walk(
         if step.reply is not None:
             state = state.with_reply(verdict.turn, reply_record(step.reply, now))
         yield verdict, state
-
-
-def reply_record(text: str, now: float) -> ReplyRecord:
-    """Return what is kept of an assistant's reply."""
-    return ReplyRecord(kind=classify_reply(text), excerpt=excerpt_of(text), timestamp=now)
 
 
 def steps_from(entries: Sequence[TranscriptEntry], *, system: str = "") -> tuple[Step, ...]:
