@@ -14,6 +14,9 @@ from promptguard.text.places import original_spans
 from promptguard.verdict import Action, ContentFinding, Span
 
 MAX_TAGS = 3
+MAX_SPANS = 12
+_TELLING = ("hazard.", "intent.", "evasion.", "protected.")
+_WORTH_SHOWING = 0.2
 _LIKELY = 0.5
 _OVERRIDE = {"FIL-05", "FIL-05a", "FIL-05b"}
 
@@ -69,11 +72,6 @@ def _kind(ctx: TurnContext) -> str:
     }
     best = max(kinds, key=lambda name: kinds[name])
     return best if kinds[best] >= _LIKELY else "harmful"
-
-
-MAX_SPANS = 12
-_TELLING = ("hazard.", "intent.", "evasion.", "protected.")
-_WORTH_SHOWING = 0.2
 
 
 def spans_of(ctx: TurnContext) -> tuple[Span, ...]:
