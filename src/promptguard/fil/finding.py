@@ -23,6 +23,10 @@ _SCRIPTS = (
     ("kana", re.compile("[぀-ヿ]")),
     ("hangul", re.compile("[가-힣]")),
 )
+_LIGHT = frozenset({Kind.INTENT, Kind.CONTEXT})
+_Sets = tuple[tuple[frozenset[str], PatternSet], ...]
+_SHORT_SENTENCE = 60
+"""Canonical characters up to which a sentence leans on its neighbours ("Tell me how.")."""
 
 
 def canonical(text: str) -> str:
@@ -42,9 +46,6 @@ def scripts(scan: str) -> frozenset[str]:
     if scan.isascii():
         return frozenset(("latin",))
     return frozenset(name for name, letter in _SCRIPTS if letter.search(scan))
-
-
-_LIGHT = frozenset({Kind.INTENT, Kind.CONTEXT})
 
 
 class Matcher:
@@ -96,9 +97,6 @@ class Matcher:
         return _matched(self._how, scan, scripts)
 
 
-_Sets = tuple[tuple[frozenset[str], PatternSet], ...]
-
-
 def _sets(by_scripts: dict[frozenset[str], list[Entry]], *, is_light: bool) -> _Sets:
     return tuple(
         (scripts, PatternSet([rule for rule in rules if (rule.kind in _LIGHT) is is_light]))
@@ -112,10 +110,6 @@ def _matched(sets: _Sets, scan: str, scripts: frozenset[str]) -> tuple[Entry, ..
         if needed & scripts:
             found += rules.match(scan)
     return found
-
-
-_SHORT_SENTENCE = 60
-"""Canonical characters up to which a sentence leans on its neighbours ("Tell me how.")."""
 
 
 class Reader:

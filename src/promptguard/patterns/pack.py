@@ -27,6 +27,7 @@ _ASCII_BOUNDARY = r"\b(?:%s)(?:\b|\W|$)"
 _FEW_WORDS = r"(?:[^\s.!?;]+\s){0,4}"
 # RE2 knows only ASCII word boundaries, so Cyrillic gets its own.
 _BOUNDARIES = {"latin": _ASCII_BOUNDARY, "cyrillic": r"(?:^|[^a-zа-я])(?:%s)"}
+_MAX_MEMORY = 64 * 1024 * 1024
 
 
 class Form(StrEnum):
@@ -278,9 +279,6 @@ def _first_fault(error: ValidationError, body: Mapping[str, object]) -> str:
         entry = entries[int(place[1])]
         place[:2] = [str(entry.get("id", f"entry {place[1]}")) if isinstance(entry, dict) else "?"]
     return f"{'.'.join(place)}: {fault['msg']}"
-
-
-_MAX_MEMORY = 64 * 1024 * 1024
 
 
 class PatternSet:

@@ -32,6 +32,8 @@ _WORD = re.compile(rf"(?:[^\W_{_JOINED_SCRIPTS}]|[{_SIGNS}])+")
 _KATAKANA = re.compile("[ァ-ヺー]")
 _GAP_WORDS = 3
 _LONGEST_WORD = 40
+SECTION = "concepts"
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +146,6 @@ def _cuts_katakana(text: str, start: int, end: int) -> bool:
         (start and _KATAKANA.match(text[start]) and _KATAKANA.match(text[start - 1]))
         or (end < len(text) and _KATAKANA.match(text[end - 1]) and _KATAKANA.match(text[end]))
     )
-
-
-SECTION = "concepts"
-Span = tuple[int, int]
 
 
 class _ConceptFile(BaseModel):

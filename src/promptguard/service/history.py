@@ -25,6 +25,8 @@ _SPOKEN = re.compile(r"(tool|user|assistant)\Z|(messages|input)\[")
 # sent; these bounds say how far that is still the same message.
 _MAX_JOINED = 16
 _CUT_SHARE = 0.5
+MAX_IMPORTED = 64
+_MERGED_CHARS = 40_000
 
 
 class HistoryKind(StrEnum):
@@ -277,10 +279,6 @@ class _Match:
         self._turn = self._turns[place]
         self._latest = self._turn if self._latest is None else self._latest
         return True
-
-
-MAX_IMPORTED = 64
-_MERGED_CHARS = 40_000
 
 
 def steps_in(comparison: Comparison, system: str) -> list[Step]:

@@ -24,6 +24,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from promptguard.config import ServiceConfig
 from promptguard.service.errors import ApiError
 
+_GLANCE_S = 0.01
+RETRY_AFTER_S = 2
+# A longer body makes its request a long one.
+LONG_BODY_BYTES = 16 * 1024
+MAX_HEAVY = 16
+MAX_HEAVY_PER_CALLER = 2
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class Lane(StrEnum):
     """How much a request computes: a short turn, a long one, or a call over a whole session."""
@@ -73,14 +82,6 @@ def under_way(call: Call) -> Iterator[Call]:
 # How long a computation lets short turns go first at each of its steps (a window of text, a
 # turn). It goes on after that, so that it is slow while the service is full, and never stuck.
 PATIENCE_S = {Lane.SHORT: 0.0, Lane.LONG: 0.25, Lane.HEAVY: 0.5}
-_GLANCE_S = 0.01
-RETRY_AFTER_S = 2
-# A longer body makes its request a long one.
-LONG_BODY_BYTES = 16 * 1024
-MAX_HEAVY = 16
-MAX_HEAVY_PER_CALLER = 2
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

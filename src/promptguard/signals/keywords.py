@@ -23,6 +23,8 @@ from promptguard.signals.tuning import read_tuning
 from promptguard.text.normalize import fold
 from promptguard.verdict import SignalScore
 
+_NAMED_TERMS = 4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
@@ -116,9 +118,6 @@ def _severities() -> Mapping[str, float]:
 
 def _read(name: str) -> str:
     return files("promptguard").joinpath(f"data/lexicon/{name}").read_text(encoding="utf-8")
-
-
-_NAMED_TERMS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

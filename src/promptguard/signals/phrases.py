@@ -18,6 +18,7 @@ from promptguard.text.vocabulary import bare, key_terms
 
 _SECTION = "phrases"
 _SAME = str.maketrans("’‘ʼ`´", "'''''")
+_FENCE = "```"
 
 
 class Phrase(StrEnum):
@@ -117,9 +118,6 @@ def _frames() -> tuple[frozenset[str], tuple[str, ...]]:
     whole = [word for word in words if not word.endswith("*")]
     pieces = frozenset(term for word in whole for term in (word, *key_terms(word)))
     return pieces, tuple(word[:-1] for word in words if word.endswith("*"))
-
-
-_FENCE = "```"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

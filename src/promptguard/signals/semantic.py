@@ -20,6 +20,8 @@ from promptguard.signals.tuning import read_tuning
 from promptguard.vector import Vector, unpack_vector
 from promptguard.verdict import SignalScore
 
+_KINDS = ("manipulative", "extractive", "harmful")
+
 
 class Cluster(BaseModel):
     """One entry of the file: the mean direction of `count` records, packed."""
@@ -110,9 +112,6 @@ def parse_clusters(source: str) -> IntentClusters:
         middle=middle,
         directions=offsets / np.linalg.norm(offsets, axis=1, keepdims=True),
     )
-
-
-_KINDS = ("manipulative", "extractive", "harmful")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,33 @@ _MAX_GAP = 24
 _MAX_TOKEN = 64
 _CODE_UNIT = re.compile(r"\\[uU]\{?([0-9A-Fa-f]{1,8})\}?")
 _BLANK = re.compile(r"\s")
+_LATIN_WORD = re.compile(r"[A-Za-z]+")
+_TOKEN = re.compile(r"[A-Za-zÀ-ɏ]+")
+_CJK_RUN = re.compile(r"[぀-ヿ一-鿿가-힣][぀-ヿ一-鿿가-힣 、，,]{6,}")
+_CJK_PAIRS = re.compile(
+    "です|ます|して|くださ|教え|方法|する|なさい|い方|方を"
+    "|怎么|如何|什么|可以|告诉|我们|하는|방법|알려|세요|만드|어떻게"
+)
+# What rot47 makes of lower case letters, then of capitals and of the commonest signs.
+_ROT47_SIGN = r"[2-Kp-~!-+\[\]nV\\^]"
+_ROT47_RUN = re.compile(rf"(?<!\S){_ROT47_SIGN}++(?:\s{{1,2}}{_ROT47_SIGN}++)+(?!\S)")
+_MIN_LETTERS = 8
+_MAX_LETTERS = 2000
+_LONGEST_WORD = 24
+_ATBASH = str.maketrans(
+    ascii_lowercase + ascii_uppercase, ascii_lowercase[::-1] + ascii_uppercase[::-1]
+)
+_ROT47 = {code: 33 + (code - 33 + 47) % 94 for code in range(33, 127)}
+MAX_VIEWS = 8
+MAX_DEPTH = 40
+_MIN_CARRIER = 12
+_YIELD = 4
+"""Characters decoded in all layers together, per character of the text.
+
+Notations take at least four characters for three, so that layer within layer sums up to three.
+"""
+_DIGIT = re.compile("[0-9]")
+_Found = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +148,6 @@ ESCAPES = (
 )
 
 
-_LATIN_WORD = re.compile(r"[A-Za-z]+")
-_TOKEN = re.compile(r"[A-Za-zÀ-ɏ]+")
-_CJK_RUN = re.compile(r"[぀-ヿ一-鿿가-힣][぀-ヿ一-鿿가-힣 、，,]{6,}")
-_CJK_PAIRS = re.compile(
-    "です|ます|して|くださ|教え|方法|する|なさい|い方|方を"
-    "|怎么|如何|什么|可以|告诉|我们|하는|방법|알려|세요|만드|어떻게"
-)
-# What rot47 makes of lower case letters, then of capitals and of the commonest signs.
-_ROT47_SIGN = r"[2-Kp-~!-+\[\]nV\\^]"
-_ROT47_RUN = re.compile(rf"(?<!\S){_ROT47_SIGN}++(?:\s{{1,2}}{_ROT47_SIGN}++)+(?!\S)")
-_MIN_LETTERS = 8
-_MAX_LETTERS = 2000
-_LONGEST_WORD = 24
-
-
 def _shift(by: int) -> dict[int, int]:
     lower = ascii_lowercase[by:] + ascii_lowercase[:by]
     upper = ascii_uppercase[by:] + ascii_uppercase[:by]
@@ -143,12 +155,8 @@ def _shift(by: int) -> dict[int, int]:
 
 
 _ROT13 = _shift(13)
-_ATBASH = str.maketrans(
-    ascii_lowercase + ascii_uppercase, ascii_lowercase[::-1] + ascii_uppercase[::-1]
-)
 _SHIFTS = tuple((f"caesar{by}", _shift(26 - by)) for by in range(1, 26) if by != 13)
 _TABLES = (("rot13", _ROT13), ("atbash", _ATBASH), *_SHIFTS)
-_ROT47 = {code: 33 + (code - 33 + 47) % 94 for code in range(33, 127)}
 
 
 def deciphered(text: str) -> Iterator[tuple[str, str, int, int]]:
@@ -215,19 +223,6 @@ def _undo_letters(run: str) -> Iterator[tuple[str, str]]:
             if reads_like_prose(plain, 3 if method.startswith("caesar") else 2):
                 yield method, plain
                 return
-
-
-MAX_VIEWS = 8
-MAX_DEPTH = 40
-_MIN_CARRIER = 12
-_YIELD = 4
-"""Characters decoded in all layers together, per character of the text.
-
-Notations take at least four characters for three, so that layer within layer sums up to three.
-"""
-
-_DIGIT = re.compile("[0-9]")
-_Found = tuple[str, str, int, int]
 
 
 def decode(text: str, *, max_chars: int | None = None) -> tuple[DecodedView, ...]:

@@ -37,6 +37,31 @@ _INSIDE = re.compile(
     r"[a-z][0134578@$!|]+[a-z]|(?<![!|])[013457][a-z]{3,}$|[a-z].*[013457@$].*[013457@$]"
 )
 _LONGEST_WORD = 32
+_HIDDEN_SIGNS = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e007f\U000e0100-\U000e01ef"
+)
+_CONTROL_SIGNS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+_HIDDEN = re.compile(f"[{_HIDDEN_SIGNS}]+")
+_CONTROL = re.compile(f"[{_CONTROL_SIGNS}]+")
+_UNSEEN = re.compile(f"[{_HIDDEN_SIGNS}{_CONTROL_SIGNS}\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_MARK = "\u0300-\u036f\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff"
+_THREE_MARKS = re.compile(f"[{_MARK}]{{3}}")
+_PILE = re.compile(f"(?<=[{_MARK}]{{2}})[{_MARK}]+")
+_MARKS = re.compile("[\u0300-\u036f]+")
+_LONG_UNLETTERED = re.compile(r"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){31,}")
+_STRETCH = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
+_FANCY = re.compile(
+    "[\u1d00-\u1d25\u2460-\u24ff\U0001d400-\U0001d7ff\U0001f110-\U0001f189\U0001f1e6-\U0001f1ff]"
+)
+_SPACES = re.compile(r"\s+")
+_OVERRIDES = re.compile("[\u202d\u202e]")
+_SOFT_ONLY = re.compile("[\u00ad\ufeff\ufe00-\ufe0f]+")
+_BLACK_FLAG = "\U0001f3f4"
+_MOST_MARKS = 30
+"""How many combining marks may follow each other, as in Unicode's stream-safe format."""
 
 
 def unspace(text: str) -> str:
@@ -89,33 +114,6 @@ def _spelled(match: re.Match[str]) -> str:
         if is_word(word):
             return word + token[len(core) :]
     return token
-
-
-_HIDDEN_SIGNS = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e007f\U000e0100-\U000e01ef"
-)
-_CONTROL_SIGNS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
-_HIDDEN = re.compile(f"[{_HIDDEN_SIGNS}]+")
-_CONTROL = re.compile(f"[{_CONTROL_SIGNS}]+")
-_UNSEEN = re.compile(f"[{_HIDDEN_SIGNS}{_CONTROL_SIGNS}\ud800-\udfff]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_MARK = "\u0300-\u036f\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff"
-_THREE_MARKS = re.compile(f"[{_MARK}]{{3}}")
-_PILE = re.compile(f"(?<=[{_MARK}]{{2}})[{_MARK}]+")
-_MARKS = re.compile("[\u0300-\u036f]+")
-_LONG_UNLETTERED = re.compile(r"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){31,}")
-_STRETCH = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
-_FANCY = re.compile(
-    "[\u1d00-\u1d25\u2460-\u24ff\U0001d400-\U0001d7ff\U0001f110-\U0001f189\U0001f1e6-\U0001f1ff]"
-)
-_SPACES = re.compile(r"\s+")
-_OVERRIDES = re.compile("[\u202d\u202e]")
-_SOFT_ONLY = re.compile("[\u00ad\ufeff\ufe00-\ufe0f]+")
-_BLACK_FLAG = "\U0001f3f4"
-_MOST_MARKS = 30
-"""How many combining marks may follow each other, as in Unicode's stream-safe format."""
 
 
 @dataclass(frozen=True, slots=True)

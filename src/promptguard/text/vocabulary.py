@@ -31,6 +31,9 @@ _MIN_OTHERS = 4
 _MIN_CONTENT = 7
 _KNOWN_SHARE = 0.6
 _LETTER_SHARE = 0.6
+_RUN = re.compile(r"[一-鿿㐀-䶿々]+|[ァ-ヺー]+|[가-힣]+|[^\W\d_぀-ヿ一-鿿㐀-䶿가-힣]+")
+_MIN_LETTERS = 3
+_MAX_CHARS = 4000
 
 
 @lru_cache(maxsize=1)
@@ -119,11 +122,6 @@ def _is_readable(text: str) -> bool:
         text.isprintable()
         or text.replace("\r\n", "").replace("\n", "").replace("\t", "").isprintable()
     )
-
-
-_RUN = re.compile(r"[一-鿿㐀-䶿々]+|[ァ-ヺー]+|[가-힣]+|[^\W\d_぀-ヿ一-鿿㐀-䶿가-힣]+")
-_MIN_LETTERS = 3
-_MAX_CHARS = 4000
 
 
 def key_terms(text: str, limit: int = 8) -> tuple[str, ...]:

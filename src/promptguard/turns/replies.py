@@ -41,6 +41,14 @@ _KEY = re.compile(
 )
 # Names of standards have the form of codes and are nobody's secret.
 _STANDARDS = re.compile(r"(iso|rfc|utf|sha|ieee|http|iec|din|cve|ascii|mp)[-_]?\d", re.IGNORECASE)
+WATCH_FROM = Mode.SUSPECT
+# Instructions fit in a few sentences; a window of this size, moved by less than half of
+# itself, sees every one of them whole and keeps long answers cheap.
+WINDOW_CHARS = 2000
+_STEP_CHARS = 800
+# Steps and amounts are counted over this much of an answer at a time.
+_DETAIL_CHARS = 8000
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +114,6 @@ def _runs(text: str) -> Iterator[int]:
         yield hash(tuple(words[at : at + QUOTED_WORDS]))
 
 
-WATCH_FROM = Mode.SUSPECT
-# Instructions fit in a few sentences; a window of this size, moved by less than half of
-# itself, sees every one of them whole and keeps long answers cheap.
-WINDOW_CHARS = 2000
-_STEP_CHARS = 800
-# Steps and amounts are counted over this much of an answer at a time.
-_DETAIL_CHARS = 8000
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _NOTHING = Protected(runs=frozenset(), secrets=frozenset())
 
 
