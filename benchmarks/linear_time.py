@@ -18,22 +18,18 @@ from dataclasses import dataclass
 
 from promptguard.evaluators.structure import structure
 from promptguard.fil.engine import FrozenInstinct
-from promptguard.fil.scan import canonical
+from promptguard.fil.finding import canonical
 from promptguard.rubrics.language import language_of
 from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.position import read_position
-from promptguard.signals.lexicon import shipped_lexicon
-from promptguard.signals.phrases import Phrase, count, matchable
-from promptguard.signals.replies import classify_reply
+from promptguard.signals.keywords import shipped_lexicon
+from promptguard.signals.phrases import Phrase, classify_reply, count, matchable
 from promptguard.text.confusables import unmix
 from promptguard.text.decode import decode
-from promptguard.text.normalize import dress_down, fold, nfkc, strip_hidden
+from promptguard.text.normalize import dress_down, fold, nfkc, strip_hidden, unleet, unspace
 from promptguard.text.places import original_spans
-from promptguard.text.read import read_text
-from promptguard.text.spelling import unleet, unspace
-from promptguard.text.terms import key_terms
-from promptguard.text.views import TextViews
-from promptguard.text.vocabulary import reads_like_language, reads_like_prose, segment
+from promptguard.text.read import TextViews, read_text
+from promptguard.text.vocabulary import key_terms, reads_like_language, reads_like_prose, segment
 from promptguard.text.windows import windows
 
 MOST = 2.6
@@ -125,7 +121,8 @@ _INSTINCT = FrozenInstinct.load()
 
 def _assess(text: str) -> object:
     # The views are given whole, so that the rules alone are timed.
-    return _INSTINCT.assess(TextViews(original=text, plain=text, folded=text), now=0.0)
+    views = TextViews(original=text, plain=text, folded=text, texts=(text,))
+    return _INSTINCT.assess(views, now=0.0)
 
 
 def _phrases(text: str) -> object:

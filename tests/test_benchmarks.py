@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.same_verdicts import compare
-from benchmarks.walk import Recorder, Walk
+from benchmarks.walk import Recorder, Walk, gateway_turn
 from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
 from promptguard.records.fields import FieldMap
@@ -87,3 +87,10 @@ def test_asyncio_tasks_are_walked_too(recorder: Recorder) -> None:
     with recorder.walk() as walked:
         asyncio.run(asyncio.to_thread(FieldMap.parse, []))  # type: ignore[arg-type]
     assert "records/fields.py" in walked.files
+
+
+def test_one_turn_through_the_gateway_stays_short_to_follow(recorder: Recorder) -> None:
+    """Near the numbers of the page on architecture; a longer walk is to be shortened."""
+    walked = gateway_turn(recorder)
+    assert len(walked.files) <= 72
+    assert walked.hops <= 205

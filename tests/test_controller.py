@@ -9,23 +9,23 @@ from dataclasses import replace
 import pytest
 
 from promptguard.config import ControllerConfig
-from promptguard.controller import Controller, TurnResult
+from promptguard.controller import Controller
 from promptguard.conversation import Role
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import (
     InputError,
     ModelError,
     ProviderError,
-    SessionNotFound,
     StoreError,
 )
-from promptguard.protocols import SessionKey, SessionLabel
+from promptguard.protocols import SessionKey
 from promptguard.risk.ledger import risk_of
 from promptguard.state import ReplyKind, SessionState, TranscriptEntry
 from promptguard.stores.memory import MemoryStore
-from promptguard.testing import FakeEncoder, ManualClock, ScriptedProvider
+from promptguard.testing import ManualClock, ScriptedProvider
 from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge
+from promptguard.turns.result import TurnResult
 from promptguard.verdict import Action, Mode, Verdict
 from tests.judging import fake_judge
 
@@ -205,36 +205,6 @@ async def test_text_is_not_stored_when_told_so() -> None:
     assert all(turn.excerpt == "" for turn in state.recent)
 
 
-async def test_explaining_names_the_turns_that_matter() -> None:
-    """A follow-up blocked for its past would have passed without it."""
-    controller = controller_with()
-    await controller.process_turn("s", "good morning")
-    await controller.process_turn("s", ATTACK)
-    await controller.process_turn("s", "and the weather?")
-    found = await controller.explain("s")
-    assert len(found.verdicts) == 3
-    assert found.alone.action is not Action.BLOCK
-    if found.verdict.action is Action.BLOCK:
-        assert found.without == (2,)
-
-
-async def test_replaying_under_another_configuration_compares_turn_by_turn() -> None:
-    """Both verdicts are given for each turn."""
-    controller = controller_with()
-    await controller.process_turn("s", "hello")
-    await controller.process_turn("s", ATTACK)
-    other = ControllerConfig(store="memory:", preset="permissive")
-    pairs = await controller.replay("s", other)
-    assert len(pairs) == 2
-    assert pairs[1][1].turn_risk <= pairs[1][0].turn_risk
-
-
-async def test_an_unknown_session_is_an_error() -> None:
-    """Explaining what is not there says where to look."""
-    with pytest.raises(SessionNotFound, match="sessions list"):
-        await controller_with().explain("nobody")
-
-
 @pytest.mark.parametrize("text", ["", " ", "\x00\x01", "\ud800", "🙂" * 50, "a" * 200_000])
 async def test_odd_messages_are_judged(text: str) -> None:
     """Empty, binary, broken and long messages get a verdict."""
@@ -293,35 +263,6 @@ async def test_poisoned_content_is_withheld_and_the_turn_goes_on() -> None:
     assert "Sales rose in May." in sent
     assert POISON not in sent
     assert result.state.mode is Mode.SAFE
-
-
-async def test_a_lock_holds_until_it_is_released() -> None:
-    """After so many blocks everything is refused; an operator opens the session again."""
-    policy = {"lock_after_blocks": 1}
-    config = ControllerConfig(store="memory:", policy=policy)
-    controller = Controller(
-        config,
-        store=MemoryStore(),
-        judge=TurnJudge.open(config, encoder=FakeEncoder()),
-        clock=ManualClock(),
-    )
-    assert (await controller.process_turn("s", ATTACK)).verdict.is_locked
-    refused = await controller.process_turn("s", "what is the weather in Lisbon?")
-    assert refused.is_blocked
-    await controller.release("s")
-    assert not (await controller.process_turn("s", "what is the weather in Lisbon?")).is_blocked
-
-
-async def test_a_false_alarm_is_forgiven() -> None:
-    """What the session had shown no longer counts, and a lock is opened."""
-    controller = controller_with()
-    await controller.process_turn("s", ATTACK)
-    label = SessionLabel(verdict="false_alarm", author="ana", timestamp=1.0)
-    await controller.put_label("s", label)
-    stored = await controller.store.load(KEY)
-    assert stored is not None
-    assert (stored.mode, stored.accumulated_risk, stored.recent) == (Mode.SAFE, 0.0, ())
-    assert await controller.store.labels(KEY) == (label,)
 
 
 async def test_a_verdict_is_stored_and_read_in_one_form() -> None:

@@ -9,9 +9,10 @@ import numpy as np
 
 from promptguard.protocols import FilReading, TurnContext
 from promptguard.signals.information_gathering import gathering_step
+from promptguard.signals.subject import subjects_of
 from promptguard.state import ReplyKind, ReplyRecord, SessionState, TurnRecord
 from promptguard.text.read import read_text
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
 from promptguard.vector import Vector, pack_vector
 from promptguard.verdict import Action, Mode
 
@@ -60,8 +61,9 @@ def current_turn(
     **fields: Any,
 ) -> TurnContext:
     """Return the context of a turn that says `text` after `past`."""
+    session = SessionState(session_id="s", recent=tuple(past), **(state or {}))
     values: dict[str, Any] = {
-        "state": SessionState(session_id="s", recent=tuple(past), **(state or {})),
+        "state": session,
         "turn": len(past),
         "now": 60.0 * len(past),
         "text": text,
@@ -69,7 +71,9 @@ def current_turn(
         "fil": FilReading(),
         "message_risk": risk,
     }
-    return TurnContext(**(values | fields))
+    values |= fields
+    about = subjects_of(session, values["views"], values["fil"], values.get("embedding"))
+    return TurnContext(**({"subjects": about} | values))
 
 
 def past_turns(*said: str, **fields: Any) -> tuple[TurnRecord, ...]:

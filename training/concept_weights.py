@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from promptguard.patterns.concepts import shipped_concepts
+from promptguard.patterns.wordlist import shipped_concepts
 from promptguard.signals.concepts import pairs_of
 from promptguard.text.normalize import fold
 from training.records import at_most, read

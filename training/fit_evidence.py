@@ -29,14 +29,14 @@ from scipy.optimize import minimize
 from promptguard.config import ControllerConfig
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.model.artifact import open_artifact
-from promptguard.patterns.concepts import shipped_concepts
+from promptguard.patterns.wordlist import shipped_concepts
 from promptguard.protocols import FilReading, TurnContext
 from promptguard.signals.concepts import concept_weights
 from promptguard.signals.fil import fil as fil_signal
 from promptguard.signals.keywords import keywords
+from promptguard.signals.subject import subjects_of
 from promptguard.state import SessionState
-from promptguard.text.read import read_text
-from promptguard.text.views import TextViews
+from promptguard.text.read import TextViews, read_text
 from training.records import read
 
 SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -92,13 +92,15 @@ def text_scores(text: str, instinct: FrozenInstinct) -> list[float]:
 
 def context_of(text: str, views: TextViews, reading: FilReading) -> TurnContext:
     """Return the context of a text that stands alone."""
+    state = SessionState(session_id="fit")
     return TurnContext(
-        state=SessionState(session_id="fit"),
+        state=state,
         turn=1,
         now=0.0,
         text=text,
         views=views,
         fil=reading,
+        subjects=subjects_of(state, views, reading, None),
         message_risk=0.0,
     )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         Settings,
         load_settings,
     )
-    from promptguard.controller import Controller, TurnResult
+    from promptguard.controller import Controller
     from promptguard.conversation import Message, Role
     from promptguard.core.decision import Decision
     from promptguard.core.neutrosophic import Neutrosophic
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from promptguard.rubrics.contradiction import judge_contradiction, rubric
     from promptguard.turns.exchanges import without_withheld
     from promptguard.turns.replies import ReplyVerdict
+    from promptguard.turns.result import TurnResult
     from promptguard.verdict import Action, ContentFinding, Mode, Verdict
 
 __version__ = "0.4.0"
@@ -70,7 +71,7 @@ _HOMES = {
     "Role": "conversation",
     "Settings": "config",
     "StoreError": "errors",
-    "TurnResult": "controller",
+    "TurnResult": "turns.result",
     "Verdict": "verdict",
     "judge_contradiction": "rubrics.contradiction",
     "load_settings": "config",

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 from uuid import UUID
 
 from promptguard.config import ControllerConfig, config_hash
-from promptguard.conversation import Message, Role
+from promptguard.conversation import Message, Role, content_hash
 from promptguard.errors import (
-    Blocked,
     EvaluationError,
     InputError,
     ModelError,
@@ -26,76 +25,22 @@ from promptguard.errors import (
     VersionConflict,
 )
 from promptguard.evaluation import PromptGuard
-from promptguard.protocols import (
-    ClientHints,
-    Provider,
-    SessionKey,
-    SessionLabel,
-    SessionStore,
-)
+from promptguard.protocols import ClientHints, Provider, SessionKey, SessionStore
 from promptguard.providers import open_provider
-from promptguard.risk.modes import mode_for
 from promptguard.risk.policy import STEERING, STRIPPED
-from promptguard.state import Ledger, Lock, ReplyKind, ReplyRecord, SessionState
+from promptguard.state import ReplyKind, ReplyRecord, SessionState, TranscriptEntry
+from promptguard.stored_sessions import MAX_CONFLICTS, StoredSessions
 from promptguard.stores import open_store
-from promptguard.turns.explain import Explanation, explain
-from promptguard.turns.input import Content, Step, TurnInput
+from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.judge import TurnJudge, said_before, system_of
-from promptguard.turns.walk import entry_of, reply_record, steps_from, walk
-from promptguard.verdict import Action, Evidence, Mode, Verdict
+from promptguard.turns.replies import reply_record
+from promptguard.turns.result import TurnResult
+from promptguard.verdict import Action, Mode, Verdict
 
-MAX_CONFLICTS = 64
 DOUBT = (Mode.CAUTIOUS, Mode.SUSPECT)
-FALSE_ALARM = "false_alarm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnResult:
-    """What became of a turn.
-
-    `action` is what the policy says; in detect mode it is only reported and `is_enforced` is
-    False. `reply` is the model's answer, the refusal, or None where no model is configured.
-    `withheld` are the messages that must be replaced before the list that was judged goes on to
-    a model, by their index in it.
-    """
-
-    state: SessionState
-    verdict: Verdict
-    is_enforced: bool
-    reply: str | None = None
-    reply_kind: ReplyKind = ReplyKind.NONE
-    withheld: tuple[int, ...] = ()
-
-    @property
-    def action(self) -> Action:
-        """What the policy says."""
-        return self.verdict.action
-
-    @property
-    def evidence(self) -> tuple[Evidence, ...]:
-        """What speaks for and against an attack in this turn, in nats."""
-        return self.verdict.evidence
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether the turn was kept from the model."""
-        return self.is_enforced and self.action is Action.BLOCK
-
-    @property
-    def stripped(self) -> tuple[int, ...]:
-        """Which contents must be replaced before the turn goes on, by index."""
-        if not self.is_enforced:
-            return ()
-        return tuple(f.index for f in self.verdict.content if f.action is Action.STRIP)
-
-    def raise_if_blocked(self) -> Self:
-        """Return the result; raises Blocked where the turn must not go on."""
-        if self.is_blocked:
-            raise Blocked("The turn was blocked; `verdict` says why.", self.verdict)
-        return self
-
-
-class Controller:
+class Controller(StoredSessions):
     """Follows conversations. Dependencies not given are opened from the configuration."""
 
     def __init__(
@@ -108,8 +53,10 @@ class Controller:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.config = config or ControllerConfig()
-        self.store = store if store is not None else open_store(self.config.store)
-        self.judge = judge or TurnJudge.open(self.config)
+        super().__init__(
+            store if store is not None else open_store(self.config.store),
+            judge or TurnJudge.open(self.config),
+        )
         self._provider = provider
         self._second = PromptGuard(self.config.evaluation) if self.config.evaluation else None
         self._clock = clock
@@ -212,18 +159,13 @@ class Controller:
         """Judge and record what the assistant answered to the turn of `result`."""
         at = self._clock() if now is None else now
         key = SessionKey(session_id=result.state.session_id, tenant=result.state.tenant)
-        turn = result.state.turn_count
+        turn = result.verdict.turn
         reply = reply_record(text, at)
         state = result.state
         for _ in range(MAX_CONFLICTS):
             answered = state.with_reply(turn, self._kept(reply))
-            entry = entry_of(
-                Role.ASSISTANT,
-                text,
-                turn=turn,
-                position=state.message_count,
-                now=at,
-                keeping=self.config.store_text,
+            entry = self._entry(
+                Role.ASSISTANT, text, turn=turn, position=state.message_count, now=at
             )
             new = replace(
                 answered,
@@ -246,78 +188,6 @@ class Controller:
                 reply_kind=reply.kind,
             )
         raise StoreError("The session is written too often at once; the reply was not recorded.")
-
-    async def release(
-        self, session_id: str, *, tenant: str = "default", forgive: bool = False
-    ) -> SessionState:
-        """Unlock a session; with `forgive`, what it has shown no longer counts.
-
-        Raises SessionNotFound.
-        """
-
-        def released(state: SessionState) -> SessionState:
-            return replace(_forgiven(state) if forgive else state, lock=None)
-
-        return await self._change(SessionKey(session_id=session_id, tenant=tenant), released)
-
-    async def lock(self, session_id: str, *, reason: str, tenant: str = "default") -> SessionState:
-        """Block every further turn of a session until it is released. Raises SessionNotFound."""
-
-        def locked(state: SessionState) -> SessionState:
-            return replace(state, lock=Lock(turn=state.turn_count, reason=reason))
-
-        return await self._change(SessionKey(session_id=session_id, tenant=tenant), locked)
-
-    async def _change(
-        self, key: SessionKey, change: Callable[[SessionState], SessionState]
-    ) -> SessionState:
-        """Save what `change` makes of a stored session, however often it is written meanwhile."""
-        for _ in range(MAX_CONFLICTS):
-            state = await self.store.load(key)
-            if state is None:
-                raise SessionNotFound("There is no such session.")
-            changed = replace(change(state), version=state.version + 1)
-            try:
-                await self.store.save(changed, expected_version=state.version)
-            except VersionConflict:
-                continue
-            return changed
-        raise StoreError("The session is written too often at once; try again.")
-
-    async def put_label(
-        self, session_id: str, label: SessionLabel, *, tenant: str = "default"
-    ) -> None:
-        """Record a person's verdict; a false alarm also forgives and unlocks the session."""
-        key = SessionKey(session_id=session_id, tenant=tenant)
-        await self.store.put_label(key, label)
-        if label.verdict == FALSE_ALARM:
-            await self.release(session_id, tenant=tenant, forgive=True)
-
-    async def explain(self, session_id: str, *, tenant: str = "default") -> Explanation:
-        """Replay a stored session and explain the verdict on its last turn."""
-        steps = await self._stored_steps(SessionKey(session_id=session_id, tenant=tenant))
-        return await asyncio.to_thread(explain, self.judge, steps)
-
-    async def replay(
-        self, session_id: str, config: ControllerConfig, *, tenant: str = "default"
-    ) -> tuple[tuple[Verdict, Verdict], ...]:
-        """Judge a stored session under this and another configuration, turn by turn."""
-        steps = await self._stored_steps(SessionKey(session_id=session_id, tenant=tenant))
-        # To read and compile the rules takes most of a second, in which nobody else is served.
-        ours = self.judge.config
-        same_rules = (config.rules, config.temporal) == (ours.rules, ours.temporal)
-        other = await asyncio.to_thread(
-            TurnJudge.open,
-            config,
-            encoder=self.judge.encoder,
-            instinct=self.judge.instinct if same_rules else None,
-        )
-
-        def both() -> tuple[tuple[Verdict, Verdict], ...]:
-            pairs = zip(walk(self.judge, steps), walk(other, steps), strict=True)
-            return tuple((ours[0], theirs[0]) for ours, theirs in pairs)
-
-        return await asyncio.to_thread(both)
 
     def _input(
         self,
@@ -347,7 +217,7 @@ class Controller:
         if self._second is not None and DOUBT[0] <= self._range(verdict) <= DOUBT[1]:
             verdict, after = await self._second_opinion(state, turn, now, verdict, after)
         result = TurnResult(state=after, verdict=verdict, is_enforced=is_enforced)
-        if not result.is_blocked:
+        if not is_enforced or verdict.action is not Action.BLOCK:
             return result
         refusal = reply_record(self.config.refusal, now)
         refused = after.with_reply(
@@ -358,7 +228,7 @@ class Controller:
         )
 
     def _range(self, verdict: Verdict) -> Mode:
-        return mode_for(verdict.turn_risk, self.judge.weights.modes)
+        return self.judge.weights.modes.mode_for(verdict.turn_risk)
 
     async def _second_opinion(
         self,
@@ -411,17 +281,16 @@ class Controller:
         latency_ms: float,
     ) -> TurnResult:
         spoken = [(Role.USER, turn.text), *((Role.TOOL, c.text) for c in turn.contents)]
-        if result.is_blocked and result.reply:
+        if result.reply:  # the refusal: no model was asked yet
             spoken.append((Role.ASSISTANT, result.reply))
         verdict = replace(result.verdict, latency_ms=round(latency_ms, 1)).to_json()
         entries = tuple(
-            entry_of(
+            self._entry(
                 role,
                 text,
-                turn=before.turn_count + 1,
+                turn=result.verdict.turn,
                 position=before.message_count + index,
                 now=now,
-                keeping=self.config.store_text,
                 verdict="" if index else verdict,
             )
             for index, (role, text) in enumerate(spoken)
@@ -434,6 +303,21 @@ class Controller:
         )
         await self.store.save(state, expected_version=before.version, entries=entries)
         return replace(result, state=state)
+
+    def _entry(
+        self, role: Role, text: str, *, turn: int, position: int, now: float, verdict: str = ""
+    ) -> TranscriptEntry:
+        """Return one message as it is stored: with its text, its hash, or neither."""
+        keeping = self.config.store_text
+        return TranscriptEntry(
+            position=position,
+            turn=turn,
+            role=role,
+            content=text if keeping == "keep" else None,
+            content_hash="" if keeping == "off" else content_hash(text),
+            timestamp=now,
+            verdict=verdict,
+        )
 
     def _redacted(self, state: SessionState) -> SessionState:
         if self.config.store_text == "keep":
@@ -474,34 +358,8 @@ class Controller:
             said = said_before(result.state)
         return [*messages, *said]
 
-    async def _stored_steps(self, key: SessionKey) -> tuple[Step, ...]:
-        entries = await self.store.transcript(key)
-        if not entries:
-            raise SessionNotFound(
-                "There is no such session; `promptguard sessions list` shows what is stored."
-            )
-        state = await self.store.load(key)
-        system = state.system if state is not None else ""
-        return await asyncio.to_thread(steps_from, entries, system=system)
-
 
 def _withheld(result: TurnResult) -> frozenset[int]:
     """Return the positions of the contents of this turn that the model must not see."""
     first = result.state.message_count - len(result.verdict.content)
     return frozenset(first + index for index in result.stripped)
-
-
-def _forgiven(state: SessionState) -> SessionState:
-    """Return a session whose evidence was found to be a false alarm: nothing of it is kept."""
-    return replace(
-        state,
-        ledger=Ledger(),
-        mode=Mode.SAFE,
-        accumulated_risk=0.0,
-        recent=(),
-        segments=(),
-        residues=(),
-        escalations=(),
-        entered=(),
-        intent=(),
-    )

@@ -1,12 +1,16 @@
-"""What was said: roles, messages, and how a conversation is read from plain data."""
+"""What was said: roles, messages, how they are recognised and read from plain data."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from promptguard.errors import InputError
+
+_THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 class Role(StrEnum):
@@ -36,6 +40,44 @@ class Message:
     role: Role
     content: str
     timestamp: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparableMessage(Message):
+    """A message with the hash by which the store recognises it.
+
+    `origin` names the field it came from, and `place` is the way to it in the request's body.
+    """
+
+    digest: str
+    origin: str = ""
+    place: tuple[str | int, ...] = ()
+
+    @classmethod
+    def of(
+        cls, role: Role, text: str, *, origin: str = "", place: tuple[str | int, ...] = ()
+    ) -> ComparableMessage:
+        """Return a message without what clients drop: outer blanks and a model's reasoning."""
+        if role is Role.ASSISTANT:
+            text = _THINKING.sub("", text)
+        bare = without_lone_surrogates(text).strip()
+        return cls(role=role, content=bare, digest=content_hash(bare), origin=origin, place=place)
+
+
+def thinking_in(text: str) -> str:
+    """Return the reasoning that an assistant message begins with, if any."""
+    match = _THINKING.match(text)
+    return match[0].strip() if match else ""
+
+
+def content_hash(text: str) -> str:
+    """Return the hash by which a text is recognised without being kept."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def without_lone_surrogates(text: str) -> str:
+    """Return `text` as valid Unicode: half a surrogate pair becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def role_of(name: object, *, where: str = "role") -> Role:

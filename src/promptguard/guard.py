@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from promptguard.config import ControllerConfig, load_settings
-from promptguard.controller import Controller, TurnResult
-from promptguard.conversation import Message, Role, messages_from
+from promptguard.controller import Controller
+from promptguard.conversation import Message, Role, content_hash, messages_from
 from promptguard.corpus import ConversationVerdict, judge_corpus
 from promptguard.errors import Blocked, EvaluationError, ModelError
 from promptguard.protocols import SessionKey, SessionStore
@@ -32,10 +32,9 @@ from promptguard.turns.exchanges import (
 )
 from promptguard.turns.input import Content
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.leaks import protected_in
-from promptguard.turns.remember import content_hash
-from promptguard.turns.replies import ReplyVerdict, judge_reply
-from promptguard.turns.walk import SECONDS_BETWEEN_TURNS, reply_record
+from promptguard.turns.replies import ReplyVerdict, judge_reply, protected_in, reply_record
+from promptguard.turns.result import TurnResult
+from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, ContentFinding, Mode, Verdict
 
 T = TypeVar("T")

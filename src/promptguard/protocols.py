@@ -21,7 +21,7 @@ from promptguard.queries import (
     TurnRow,
 )
 from promptguard.state import SessionState, TranscriptEntry
-from promptguard.text.views import TextViews
+from promptguard.text.read import TextViews
 from promptguard.usage import Usage
 from promptguard.vector import Vector
 from promptguard.verdict import SignalScore
@@ -110,6 +110,7 @@ class ClientHints:
 class FilReading:
     """What the Frozen Instinct Layer found in the current message.
 
+    `is_blocking`: it blocks the message by itself, as every hard violation does.
     `raw_score` is the sum before it is clamped: what the design's examples are held against.
     """
 
@@ -127,6 +128,26 @@ class FilReading:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Subject:
+    """Key terms without the words that merely frame a question, and a unit vector or none."""
+
+    terms: frozenset[str]
+    vector: Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subjects:
+    """What a turn is about, and each remembered one before it: `past` goes with `state.recent`.
+
+    `is_follow_up`: the turn only asks to go on, briefly, and says nothing else.
+    """
+
+    now: Subject
+    past: tuple[Subject, ...] = ()
+    is_follow_up: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnContext:
     """Everything the signals may look at for one turn. Frozen, complete, made once.
@@ -136,6 +157,7 @@ class TurnContext:
     `concepts` is what the text speaks of in any language, with its places in the folded text.
     `rules` are the sentences of the system prompt that protect or forbid something.
     `earlier` holds the scores of the signals computed before, by name: none is computed twice.
+    A signal that is not in use has none.
     """
 
     state: SessionState
@@ -144,6 +166,7 @@ class TurnContext:
     text: str
     views: TextViews
     fil: FilReading
+    subjects: Subjects
     message_risk: float
     reading: MessageReading | None = None
     context: ContextReading | None = None
@@ -152,12 +175,7 @@ class TurnContext:
     rules: str = ""
     history_rewritten: bool = False
     client: ClientHints = field(default_factory=ClientHints)
-    earlier: Mapping[str, SignalScore] = field(default_factory=dict)
-
-    def score_of(self, signal: str) -> float:
-        """Return the score of a signal computed before this one; 0 where it is not in use."""
-        found = self.earlier.get(signal)
-        return 0.0 if found is None else found.score
+    earlier: Mapping[str, float] = field(default_factory=dict)
 
 
 Signal = Callable[[TurnContext], SignalScore]

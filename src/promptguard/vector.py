@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,3 +33,18 @@ def cosine(left: Vector, right: Vector) -> float:
         return 0.0
     scale = float(np.linalg.norm(left) * np.linalg.norm(right))
     return float(np.dot(left, right)) / scale if scale else 0.0
+
+
+def packed_cosine(left: str, right: str) -> float:
+    """Return the cosine of two packed vectors."""
+    return cosine(unpack_vector(left), unpack_vector(right))
+
+
+def packed_mean(packed: Sequence[str], weights: Sequence[float]) -> str:
+    """Return the weighted mean of packed vectors; empty where all of them are."""
+    pairs = zip(map(unpack_vector, packed), weights, strict=True)
+    known = [(vector, weight) for vector, weight in pairs if vector.size]
+    if not known:
+        return ""
+    vectors, spans = zip(*known, strict=True)
+    return pack_vector(np.average(np.stack(vectors), axis=0, weights=spans).astype(np.float32))

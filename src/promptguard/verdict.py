@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
@@ -26,8 +26,18 @@ class Mode(IntEnum):
 class Action(StrEnum):
     """What is done about a turn, mildest first.
 
-    `strip` lets the turn go on with its poisoned content replaced by a note.
+    `strip` lets the turn go on with its poisoned content replaced by a note. `severity` is where
+    an action stands in this order, from 0.
     """
+
+    severity: int
+
+    def __new__(cls, value: str) -> Self:
+        """Make a member and number it."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.severity = len(cls.__members__)
+        return member
 
     ALLOW = "allow"
     ANNOTATE = "annotate"
@@ -35,11 +45,6 @@ class Action(StrEnum):
     REVIEW = "review"
     STRIP = "strip"
     BLOCK = "block"
-
-    @property
-    def severity(self) -> int:
-        """Where the action stands in the order above."""
-        return list(Action).index(self)
 
 
 def _mode_of(value: object) -> object:

@@ -17,6 +17,7 @@ from promptguard.model.reading import ContextReading, MessageReading
 from promptguard.protocols import ClientHints, FilReading, Signal, TurnContext
 from promptguard.risk.weights import shipped_weights
 from promptguard.signals import load_signals
+from promptguard.signals.subject import subjects_of
 from promptguard.state import (
     ReplyKind,
     ReplyRecord,
@@ -26,7 +27,8 @@ from promptguard.state import (
     TurnRecord,
 )
 from promptguard.text.read import read_text
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
+from promptguard.turns.judge import bounded
 from promptguard.vector import pack_vector
 from promptguard.verdict import Action, Mode, SignalScore
 
@@ -135,20 +137,22 @@ def _contexts(draw: st.DrawFn) -> TurnContext:
         typing_ms=st.none() | st.floats(-10.0, 1e6),
         keystrokes=st.none() | st.integers(-5, 1000),
     )
+    state, views, fil, embedding = draw(_states()), read_text(text), draw(findings), draw(VECTORS)
     return TurnContext(
-        state=draw(_states()),
+        state=state,
         turn=draw(st.integers(0, 10_000)),
         now=draw(st.floats(-1e9, 1e12)),
         text=text,
-        views=read_text(text),
-        fil=draw(findings),
+        views=views,
+        fil=fil,
+        subjects=subjects_of(state, views, fil, embedding),
         message_risk=draw(CHANCES),
         reading=draw(st.none() | readings),
         context=draw(
             st.none()
             | st.builds(ContextReading, turn=CHANCES, session=CHANCES, turns=st.integers(0, 9))
         ),
-        embedding=draw(VECTORS),
+        embedding=embedding,
         history_rewritten=draw(st.booleans()),
         client=draw(hints),
     )
@@ -170,7 +174,7 @@ def test_an_empty_first_turn_scores_next_to_nothing(name: str, signal: Signal) -
 
     A signal that counts by its log-odds may speak for innocence: it stays below even.
     """
-    result = signal(current_turn(""))
+    result = bounded(signal(current_turn("")))
     assert _is_sound(result, name)
     is_odds = shipped_weights().weight_of(name).link == "logit"
     assert result.score < (0.5 if is_odds else 0.05)
@@ -186,7 +190,7 @@ def test_any_context_gets_a_sound_score_twice_the_same(
 ) -> None:
     """Whatever the context, the score is in [0,1], explained, and the same the second time."""
     before = pickle.dumps(ctx)
-    first, second = signal(ctx), signal(ctx)
+    first, second = bounded(signal(ctx)), bounded(signal(ctx))
     assert _is_sound(first, name)
     assert first == second
     assert pickle.dumps(ctx) == before

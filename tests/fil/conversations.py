@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from promptguard.fil.engine import FrozenInstinct
-from promptguard.fil.temporal import fold_residue, is_flagged, update_escalations
+from promptguard.fil.temporal import fold_residue, update_escalations
 from promptguard.protocols import FilReading
 from promptguard.state import RECENT_TURNS, Action, Mode, SessionState, TurnRecord
 from promptguard.text import read_text
@@ -61,7 +61,7 @@ class Talk:
                 harm=reading.harm_score,
                 directives=reading.violated,
                 concepts=reading.concepts,
-                flagged=is_flagged(reading),
+                flagged=reading.is_blocking,
             ),
         )
         residues = self.state.residues

@@ -9,8 +9,8 @@ from conversations import EMPTY, record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.fil.inertia import amplification, amplifications, events_of, inertia_score
 from promptguard.fil.parameters import read_parameters
+from promptguard.fil.temporal import amplification, amplifications, events_of, inertia_score
 from promptguard.state import ConversationHistory
 
 PARAMETERS = read_parameters()

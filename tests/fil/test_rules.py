@@ -10,10 +10,10 @@ import re2
 from promptguard.errors import DataError
 from promptguard.fil.directives import Directive
 from promptguard.fil.engine import FrozenInstinct
+from promptguard.fil.finding import canonical, sentences
 from promptguard.fil.rules import Kind, checked, rule_packs
-from promptguard.fil.scan import canonical, sentences
 from promptguard.patterns import Entry, PatternSet, codes, parse_pack
-from promptguard.patterns.forms import Form, spell_out
+from promptguard.patterns.pack import Form, spell_out
 from promptguard.text import read_text
 
 RULES = tuple(rule for pack in rule_packs() for rule in pack.entries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from promptguard.fil.engine import FrozenInstinct
-from promptguard.fil.scan import canonical, sentences
+from promptguard.fil.finding import canonical, sentences
 from promptguard.text import read_text
 
 ATTACKS = (

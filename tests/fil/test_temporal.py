@@ -90,10 +90,10 @@ def test_the_counterfactual_counts_only_shared_directives() -> None:
     """Past risk of the same directive makes a violation, another directive's does not."""
     past = _past(record(1, NOW, harm=1.0, directives=("FIL-01d",)))
     shared = counterfactual(("FIL-01d",), past, (), PARAMETERS, now=NOW)
-    assert shared.is_violation
+    assert shared.severity > 0
     assert shared.severity == pytest.approx(0.5)
-    assert not counterfactual(("FIL-03",), past, (), PARAMETERS, now=NOW).is_violation
-    assert not counterfactual((), past, ("burst",), PARAMETERS, now=NOW).is_violation
+    assert not counterfactual(("FIL-03",), past, (), PARAMETERS, now=NOW).severity
+    assert not counterfactual((), past, ("burst",), PARAMETERS, now=NOW).severity
 
 
 def test_the_counterfactual_is_capped_and_stricter_in_an_escalation() -> None:

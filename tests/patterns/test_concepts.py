@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from promptguard.errors import DataError
-from promptguard.patterns.concepts import Concepts, parse_concepts
+from promptguard.patterns.wordlist import Concepts, parse_concepts
 
 TINY = Concepts(
     (

@@ -12,11 +12,11 @@ from promptguard.errors import DataError
 from promptguard.evaluators.structure import Feature, structure
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.patterns import add_language, codes, languages
-from promptguard.patterns.concepts import shipped_concepts
-from promptguard.signals.lexicon import shipped_lexicon
+from promptguard.patterns.wordlist import shipped_concepts
+from promptguard.signals.keywords import shipped_lexicon
 from promptguard.signals.phrases import Phrase, says
 from promptguard.text import read_text
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
 
 HEAD = 'language = "xx"\nversion = 1\nform = "{form}"\nscripts = ["latin"]\n'
 FILES = {

@@ -12,7 +12,7 @@ from promptguard.fil.engine import FrozenInstinct
 from promptguard.fil.parameters import read_parameters
 from promptguard.fil.rules import checked, rule_packs
 from promptguard.patterns import PatternSet, any_of, codes, packs, parse_pack
-from promptguard.patterns.forms import Form, spell_out
+from promptguard.patterns.pack import Form, spell_out
 from promptguard.text import read_text
 
 DOCS = Path(__file__).parents[2] / "docs"

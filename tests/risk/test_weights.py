@@ -9,7 +9,6 @@ import pytest
 from promptguard.config import PolicyConfig
 from promptguard.errors import ConfigError
 from promptguard.risk.ledger import risk_of
-from promptguard.risk.modes import mode_for
 from promptguard.risk.policy import action_for, content_action, locks
 from promptguard.risk.weights import SignalWeight, load_weights, shipped_weights
 from promptguard.verdict import Action, Mode
@@ -80,10 +79,10 @@ def test_evidence_grows_with_the_score_and_is_bounded(link: str) -> None:
 def test_modes_do_not_flicker() -> None:
     """A mode once entered is kept until the risk is well below its start."""
     modes = shipped_weights().modes
-    assert mode_for(0.71, modes) is Mode.CRITICAL
-    assert mode_for(0.69, modes, Mode.CRITICAL) is Mode.CRITICAL
-    assert mode_for(0.69, modes) is Mode.SUSPECT
-    assert mode_for(0.60, modes, Mode.CRITICAL) is Mode.SUSPECT
+    assert modes.mode_for(0.71) is Mode.CRITICAL
+    assert modes.mode_for(0.69, Mode.CRITICAL) is Mode.CRITICAL
+    assert modes.mode_for(0.69) is Mode.SUSPECT
+    assert modes.mode_for(0.60, Mode.CRITICAL) is Mode.SUSPECT
 
 
 def test_the_turns_own_range_decides() -> None:

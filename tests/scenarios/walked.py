@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from functools import cache
 
 from promptguard.config import ControllerConfig, config_hash
-from promptguard.controller import FALSE_ALARM, Controller
+from promptguard.controller import Controller
 from promptguard.protocols import SessionLabel
 from promptguard.scenarios import Scenario, ScenarioTurn, shipped_scenarios
 from promptguard.state import SessionState
+from promptguard.stored_sessions import FALSE_ALARM
 from promptguard.stores.memory import MemoryStore
 from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.judge import TurnJudge

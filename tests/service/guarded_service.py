@@ -16,7 +16,7 @@ from promptguard.config import ControllerConfig, EndpointConfig, ServiceConfig, 
 from promptguard.controller import Controller
 from promptguard.evaluation import PromptGuard
 from promptguard.fil.engine import FrozenInstinct
-from promptguard.patterns.concepts import shipped_concepts
+from promptguard.patterns.wordlist import shipped_concepts
 from promptguard.protocols import SessionKey, SessionQuery
 from promptguard.providers import EndpointSeams, open_endpoint
 from promptguard.risk.weights import PRESETS, load_weights

@@ -17,8 +17,7 @@ from promptguard.cancellation import checkpoint
 from promptguard.errors import VersionConflict
 from promptguard.protocols import SessionKey
 from promptguard.service.auth import key_hash
-from promptguard.service.calls import Call, Lane, under_way
-from promptguard.service.lanes import LONG_BODY_BYTES, MAX_HEAVY_PER_CALLER
+from promptguard.service.lanes import LONG_BODY_BYTES, MAX_HEAVY_PER_CALLER, Call, Lane, under_way
 from promptguard.service.middleware import MAX_BRACKETS
 from promptguard.service.openai_wire import ChatWire
 from promptguard.turns.input import TurnInput
@@ -57,8 +56,8 @@ class Endless:
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> Endless:
     made = Endless()
-    monkeypatch.setattr("promptguard.controller.walk", made)
-    monkeypatch.setattr("promptguard.controller.TurnJudge.open", lambda *_, **__: None)
+    monkeypatch.setattr("promptguard.stored_sessions.walk", made)
+    monkeypatch.setattr("promptguard.stored_sessions.TurnJudge.open", lambda *_, **__: None)
     return made
 
 

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.conversation import Role
-from promptguard.service.history import ComparableMessage, HistoryKind, compare, split_new
+from promptguard.conversation import ComparableMessage, Role, content_hash
+from promptguard.service.history import HistoryKind, compare, split_new
 from promptguard.state import TranscriptEntry
-from promptguard.turns.remember import content_hash
 from promptguard.verdict import Action, ContentFinding, Verdict
 
 ROLES = {"u": Role.USER, "a": Role.ASSISTANT, "t": Role.TOOL}

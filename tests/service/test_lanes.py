@@ -9,9 +9,16 @@ from collections.abc import Iterator
 import pytest
 
 from promptguard.cancellation import checkpoint, checkpoints
-from promptguard.service.calls import Call, Lane, under_way
 from promptguard.service.errors import ApiError
-from promptguard.service.lanes import PATIENCE_S, Abandoned, LaneExecutor, LaneLimits
+from promptguard.service.lanes import (
+    PATIENCE_S,
+    Abandoned,
+    Call,
+    Lane,
+    LaneExecutor,
+    LaneLimits,
+    under_way,
+)
 
 
 class Gate:

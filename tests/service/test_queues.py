@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from promptguard.protocols import SessionKey
-from promptguard.service.calls import Call, Lane, under_way
 from promptguard.service.errors import ApiError
+from promptguard.service.lanes import Call, Lane, under_way
 from promptguard.service.queues import CallerSlots, JudgingSlots, SessionQueues
 
 KEY = SessionKey(session_id="s")
@@ -58,15 +58,26 @@ async def test_too_many_waiting_turns_are_refused_and_leave_nothing_behind() -> 
 def test_a_key_has_so_many_requests_at_once_and_no_more() -> None:
     """The limit frees with the requests, also with those that fail."""
     slots = CallerSlots()
-    with slots.slot("a", 1):
-        with pytest.raises(ApiError) as refused, slots.slot("a", 1):
+    with slots.slot("a", 1, 9):
+        with pytest.raises(ApiError) as refused, slots.slot("a", 1, 9):
             pass
         assert refused.value.status_code == 429
-        with slots.slot("b", 1):
+        with slots.slot("b", 1, 9):
             pass
-    with pytest.raises(KeyError), slots.slot("a", 1):
+    with pytest.raises(KeyError), slots.slot("a", 1, 9):
         raise KeyError
-    with slots.slot("a", 1):
+    with slots.slot("a", 1, 9):
+        pass
+
+
+def test_all_callers_together_have_so_many_requests_at_once() -> None:
+    """A caller below its own limit is refused too, until somebody's request ends."""
+    slots = CallerSlots()
+    with slots.slot("a", 9, 2), slots.slot("b", 9, 2):
+        with pytest.raises(ApiError, match="service") as refused, slots.slot("c", 9, 2):
+            pass
+        assert refused.value.status_code == 429
+    with slots.slot("c", 9, 2):
         pass
 
 

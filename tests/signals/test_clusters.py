@@ -13,8 +13,7 @@ from turn_contexts import current_turn, direction
 from promptguard.errors import DataError
 from promptguard.model.artifact import bundled
 from promptguard.model.reading import MessageReading
-from promptguard.signals.clusters import parse_clusters, shipped_clusters
-from promptguard.signals.semantic import semantic
+from promptguard.signals.semantic import parse_clusters, semantic, shipped_clusters
 from promptguard.vector import Vector, pack_vector
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptguard.patterns import codes
-from promptguard.signals.lexicon import Lexicon, Term, lexicon_digest, shipped_lexicon
+from promptguard.signals.keywords import Lexicon, Term, lexicon_digest, shipped_lexicon
 from promptguard.signals.phrases import matchable
 
 

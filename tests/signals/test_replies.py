@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.signals.replies import classify_reply
+from promptguard.signals.phrases import classify_reply
 from promptguard.state import ReplyKind
 
 REFUSALS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.turns.leaks import QUOTED_WORDS, leak_in, protected_in
+from promptguard.turns.replies import QUOTED_WORDS, leak_in, protected_in
 
 PROMPT = (
     "You are Aria, the assistant of Foo Bank. Dates are given as ISO-8601 with order ORD-5521.\n"

@@ -63,7 +63,7 @@ def _read_line() -> str:
 
 
 async def _turn(controller: Controller, session: str, text: str) -> None:
-    from promptguard.controller import TurnResult
+    from promptguard.turns.result import TurnResult
 
     fault = ""
     try:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from promptguard.conversation import Message, Role
+from promptguard.conversation import Message, Role, without_lone_surrogates
 from promptguard.core.layers import LayerPriority
 from promptguard.errors import InputError
 
@@ -97,11 +97,6 @@ def _text(text: object, where: str) -> str:
     if not isinstance(text, str):
         raise InputError(f"{where} must be a string.")
     return without_lone_surrogates(text)
-
-
-def without_lone_surrogates(text: str) -> str:
-    """Return `text` as valid Unicode: half a surrogate pair becomes U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _names(parts: Sequence[tuple[LayerPriority, str]]) -> list[str]:

@@ -15,7 +15,7 @@ from promptguard.evaluators.structure import Findings, structure
 from promptguard.model.reading import MessageReading
 from promptguard.protocols import Encoder
 from promptguard.text import read_text
-from promptguard.text.views import TextViews
+from promptguard.text.read import TextViews
 from promptguard.verdict import Verdict
 
 BATCH_TEXTS = 16

@@ -3,7 +3,7 @@
 from promptguard.config import TemporalSettings
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.fil.fitting import LabelledConversation, TimedText, fit_parameters
-from promptguard.fil.temporal import fold_residue, is_flagged, update_escalations
+from promptguard.fil.temporal import fold_residue, update_escalations
 
 __all__ = [
     "FrozenInstinct",
@@ -12,6 +12,5 @@ __all__ = [
     "TimedText",
     "fit_parameters",
     "fold_residue",
-    "is_flagged",
     "update_escalations",
 ]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from promptguard.config import TemporalSettings
 from promptguard.conversation import Role
-from promptguard.fil.finding import Finding, find, together
-from promptguard.fil.inertia import amplifications, inertia_score
-from promptguard.fil.matcher import Matcher
+from promptguard.fil.finding import Finding, Matcher, canonical, find, together
 from promptguard.fil.parameters import (
     FilParameters,
     FollowUpWeights,
@@ -20,13 +18,12 @@ from promptguard.fil.parameters import (
 )
 from promptguard.fil.persona import persona_weight
 from promptguard.fil.rules import rule_packs
-from promptguard.fil.scan import canonical
-from promptguard.fil.temporal import Counterfactual, counterfactual, escalation_shapes, is_risky
+from promptguard.fil.temporal import Counterfactual, is_risky, past_of
 from promptguard.patterns import Entry, Pack
 from promptguard.protocols import FilReading
 from promptguard.state import ConversationHistory, ConversationMessage
-from promptguard.text.terms import key_terms
-from promptguard.text.views import TextViews
+from promptguard.text.read import TextViews
+from promptguard.text.vocabulary import key_terms
 
 NO_HISTORY = ConversationHistory(messages=(), residues=(), escalation_events=())
 _ACTING = frozenset({"method", "request", "plan"})
@@ -116,12 +113,11 @@ class FrozenInstinct:
         finding = reading.finding
         continued = self._continued(reading, past) if use_temporal else ()
         violated = tuple(sorted({*finding.violated, *continued}))
-        amps = amplifications(violated, past, self.parameters.inertia)
-        shapes = escalation_shapes(past, self.parameters.escalation, now=now)
-        judged = counterfactual(violated, past, shapes, self.parameters, now=now)
+        before = past_of(violated, past, self.parameters, now=now)
+        amps, shapes, judged = before.amplifications, before.shapes, before.judged
         patterns = self._patterns(finding, past, now=now) if use_temporal else {}
         raw = self._base(finding, violated, amps, persona)
-        raw += inertia_score(amps, self.parameters) + judged.severity + sum(patterns.values())
+        raw += before.inertia + judged.severity + sum(patterns.values())
         if shapes:
             raw += self.parameters.escalation.penalty
         is_hard = self._is_hard(violated, amps, judged)
@@ -141,17 +137,17 @@ class FrozenInstinct:
         )
 
     def _finding(self, views: TextViews) -> Finding:
-        finding = find(self._matcher, canonical(views.plain))
+        finding = find(self._matcher, views.plain)
         if not views.decoded:
             return finding
-        hidden = [find(self._matcher, canonical(view.text)) for view in views.decoded]
+        hidden = [find(self._matcher, view.text) for view in views.decoded]
         merged = together([finding, *hidden])
         if not any(part.has_content for part in hidden):
             return merged
         return replace(merged, features={**merged.features, "translation_evasion": 1.0})
 
     def _base(
-        self, finding: Finding, violated: tuple[str, ...], amps: dict[str, float], persona: str
+        self, finding: Finding, violated: tuple[str, ...], amps: Mapping[str, float], persona: str
     ) -> float:
         weights = self.parameters.base
         score = sum(
@@ -202,10 +198,10 @@ class FrozenInstinct:
         return ()
 
     def _is_hard(
-        self, violated: tuple[str, ...], amps: dict[str, float], judged: Counterfactual
+        self, violated: tuple[str, ...], amps: Mapping[str, float], judged: Counterfactual
     ) -> bool:
         return (
-            judged.is_violation
+            judged.severity > 0.0
             or not self.parameters.hard_directives.isdisjoint(violated)
             or any(amp >= self.parameters.inertia.hard_at for amp in amps.values())
         )

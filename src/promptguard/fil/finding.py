@@ -1,14 +1,170 @@
-"""What one message says by itself: contents, intents, frames, and what they violate together."""
+"""What one message says by itself: the rules it matches, sentence by sentence, and together."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from promptguard.fil.matcher import Matcher
-from promptguard.fil.reader import Reader
 from promptguard.fil.rules import Kind
-from promptguard.patterns import Entry
+from promptguard.patterns import Entry, Pack, PatternSet, any_of, compiled
+from promptguard.patterns.pack import joined, letters
+
+END = "\n"
+"""Stands between sentences, with a space on either side; patterns never reach across it."""
+
+_SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s|$)|[。！？…;；]+|\n+")
+_NOT_WORD = re.compile(r"[^\w\n]+|_+")
+_LATIN = re.compile("[a-zß-ɏ]")
+_SCRIPTS = (
+    ("latin", _LATIN),
+    ("cyrillic", re.compile("[Ѐ-ԯ]")),
+    ("han", re.compile("[一-鿿]")),
+    ("kana", re.compile("[぀-ヿ]")),
+    ("hangul", re.compile("[가-힣]")),
+)
+_LIGHT = frozenset({Kind.INTENT, Kind.CONTEXT})
+_Sets = tuple[tuple[frozenset[str], PatternSet], ...]
+_SHORT_SENTENCE = 60
+"""Canonical characters up to which a sentence leans on its neighbours ("Tell me how.")."""
+
+
+def canonical(text: str) -> str:
+    """Return ` word word \\n word \\n `: single spaces, a sentence end after every sentence."""
+    marked = _SENTENCE_END.sub(END, letters(text))
+    spaced = _NOT_WORD.sub(" ", marked)
+    return f" {spaced} {END} ".replace(END, f" {END} ").replace("  ", " ").replace("  ", " ")
+
+
+def sentences(scan: str) -> list[str]:
+    """Return the sentences of a canonical text, none empty, each with its end."""
+    return [f"{part}{END} " for part in scan.split(END) if part.strip()]
+
+
+def scripts(scan: str) -> frozenset[str]:
+    """Return which scripts occur in a canonical text."""
+    if scan.isascii():
+        return frozenset(("latin",))
+    return frozenset(name for name, letter in _SCRIPTS if letter.search(scan))
+
+
+class Matcher:
+    """The rules of all packs.
+
+    `what` finds content, features, concepts and temporal patterns, which most texts lack;
+    `how` finds intents and contexts, which matter only next to those.
+    """
+
+    def __init__(self, packs: Iterable[Pack]) -> None:
+        by_scripts: dict[frozenset[str], list[Entry]] = {}
+        for pack in packs:
+            by_scripts.setdefault(pack.scripts, []).extend(pack.entries)
+        self._what = _sets(by_scripts, is_light=False)
+        self._how = _sets(by_scripts, is_light=True)
+        self._exceptions = {
+            rule.id: compiled(joined(rule.unless), rule)
+            for rules in by_scripts.values()
+            for rule in rules
+            if rule.unless
+        }
+        going_on = [
+            rule
+            for rules in by_scripts.values()
+            for rule in rules
+            if (rule.kind, rule.name) == (Kind.TEMPORAL, "follow_up")
+        ]
+        self._follow_up = any_of(going_on) if going_on else None
+
+    def meant(self, rules: Iterable[Entry], sentence: str) -> tuple[Entry, ...]:
+        """Return those of the rules matched in `sentence` that it does not except."""
+        return tuple(
+            rule
+            for rule in rules
+            if not rule.unless or not self._exceptions[rule.id].search(sentence)
+        )
+
+    def without_follow_up(self, scan: str) -> str:
+        """Return the canonical text without the words that only ask to go on."""
+        left: str = self._follow_up.sub(" ", scan) if self._follow_up else scan
+        return left
+
+    def what(self, scan: str, scripts: frozenset[str]) -> tuple[Entry, ...]:
+        """Return the rules about what is said."""
+        return _matched(self._what, scan, scripts)
+
+    def how(self, scan: str, scripts: frozenset[str]) -> tuple[Entry, ...]:
+        """Return the rules about how it is said."""
+        return _matched(self._how, scan, scripts)
+
+
+def _sets(by_scripts: dict[frozenset[str], list[Entry]], *, is_light: bool) -> _Sets:
+    return tuple(
+        (scripts, PatternSet([rule for rule in rules if (rule.kind in _LIGHT) is is_light]))
+        for scripts, rules in by_scripts.items()
+    )
+
+
+def _matched(sets: _Sets, scan: str, scripts: frozenset[str]) -> tuple[Entry, ...]:
+    found: tuple[Entry, ...] = ()
+    for needed, rules in sets:
+        if needed & scripts:
+            found += rules.match(scan)
+    return found
+
+
+class Reader:
+    """One canonical text: `whole` are the rules that match anywhere, `parts` the sentences."""
+
+    def __init__(self, matcher: Matcher, scan: str) -> None:
+        self._matcher = matcher
+        self._scan = scan
+        self._scripts = scripts(scan)
+        self.whole = matcher.what(scan, self._scripts)
+        self.parts = sentences(scan) if self.whole else []
+        self._how: dict[int, tuple[Entry, ...]] = {}
+
+    def what(self, index: int) -> tuple[Entry, ...]:
+        """Return the rules about what a sentence says, but for those it excepts itself from."""
+        sentence = self.parts[index]
+        is_whole = len(self.parts) == 1
+        found = self.whole if is_whole else self._matcher.what(sentence, self._scripts)
+        return self._matcher.meant(found, sentence)
+
+    def across(self) -> tuple[Entry, ...]:
+        """Return the temporal rules of the whole text: what they join may span sentences."""
+        found = tuple(rule for rule in self.whole if rule.kind == Kind.TEMPORAL)
+        return self._matcher.meant(found, self._scan)
+
+    def names(self, index: int, kind: Kind) -> set[str]:
+        """Return the names of the intents or contexts of a sentence."""
+        return {rule.name for rule in self._how_of(index) if rule.kind == kind}
+
+    def intents_at(self, index: int) -> set[str]:
+        """Return the intents of a sentence, and those of short neighbours."""
+        found = self.names(index, Kind.INTENT)
+        for other in (index - 1, index + 1):
+            if 0 <= other < len(self.parts) and len(self.parts[other]) <= _SHORT_SENTENCE:
+                found |= self.names(other, Kind.INTENT)
+        return found
+
+    def is_defensive(self, index: int) -> bool:
+        """Return whether a sentence is about protection from what it names."""
+        return "defensive" in self.names(index, Kind.CONTEXT)
+
+    def contexts_at(self, index: int) -> dict[str, float]:
+        """Return the frames of a sentence; all but the defensive one may stand just before it."""
+        found: dict[str, float] = {}
+        for at in (index - 1, index):
+            for rule in self._how_of(at) if at >= 0 else ():
+                is_near = at == index or rule.name != "defensive"
+                if rule.kind == Kind.CONTEXT and is_near:
+                    found[rule.name] = min(rule.weight, found.get(rule.name, rule.weight))
+        return found
+
+    def _how_of(self, index: int) -> tuple[Entry, ...]:
+        if index not in self._how:
+            self._how[index] = self._matcher.how(self.parts[index], self._scripts)
+        return self._how[index]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +200,9 @@ class _Tally:
     has_harmful_intent: bool = False
 
 
-def find(matcher: Matcher, scan: str) -> Finding:
-    """Return what the canonical text `scan` says by itself."""
-    reader = Reader(matcher, scan)
+def find(matcher: Matcher, text: str) -> Finding:
+    """Return what a text says by itself."""
+    reader = Reader(matcher, canonical(text))
     if not reader.whole:
         return Finding()
     tally = _Tally()

@@ -10,7 +10,7 @@ from promptguard.conversation import Role
 from promptguard.errors import DataError
 from promptguard.fil.engine import FrozenInstinct, Reading
 from promptguard.fil.parameters import FilParameters
-from promptguard.fil.temporal import fold_residue, is_flagged
+from promptguard.fil.temporal import fold_residue
 from promptguard.protocols import FilReading
 from promptguard.state import (
     RECENT_TURNS,
@@ -157,7 +157,7 @@ def _turn(reading: FilReading, now: float) -> _Turn:
         timestamp=now,
         harm_score=reading.harm_score,
         fil_violations=frozenset(reading.violated),
-        is_flagged=is_flagged(reading),
+        is_flagged=reading.is_blocking,
         concepts=frozenset(reading.concepts),
     )
     return _Turn(reading.violated, reading.harm_score, message)

@@ -1,15 +1,21 @@
-"""What earlier turns mean for the current one: decay, risk, escalation, the counterfactual."""
+"""What earlier turns mean for the current one: decay, inertia, escalation, the counterfactual."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
 from promptguard.conversation import Role
-from promptguard.fil.parameters import DecayWeights, EscalationWeights, FilParameters
+from promptguard.fil.directives import Directive, counts_for
+from promptguard.fil.parameters import (
+    DecayWeights,
+    EscalationWeights,
+    FilParameters,
+    InertiaWeights,
+)
 from promptguard.protocols import FilReading
 from promptguard.state import ConversationHistory, EscalationEvent, Residue
 
@@ -25,10 +31,18 @@ class Counterfactual:
     severity: float = 0.0
     reason: str = ""
 
-    @property
-    def is_violation(self) -> bool:
-        """Whether it is one."""
-        return self.severity > 0.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What earlier turns mean for a message: how much its directives weigh, shapes, why.
+
+    `inertia` is what the amplifications add to the sum.
+    """
+
+    amplifications: Mapping[str, float]
+    inertia: float
+    shapes: tuple[str, ...]
+    judged: Counterfactual
 
 
 class Leaving(Protocol):
@@ -41,6 +55,20 @@ class Leaving(Protocol):
     @property
     def harm_score(self) -> float:
         """How harmful it was."""
+
+
+def past_of(
+    violated: Sequence[str], history: ConversationHistory, parameters: FilParameters, *, now: float
+) -> Past:
+    """Return what the past means for a message that violates these directives."""
+    amps = amplifications(violated, history, parameters.inertia)
+    shapes = escalation_shapes(history, parameters.escalation, now=now)
+    return Past(
+        amplifications=amps,
+        inertia=inertia_score(amps, parameters),
+        shapes=shapes,
+        judged=counterfactual(violated, history, shapes, parameters, now=now),
+    )
 
 
 def decay(age_s: float, weights: DecayWeights) -> float:
@@ -146,11 +174,39 @@ def update_escalations(
 ) -> tuple[EscalationEvent, ...]:
     """Return the events once `turn` is judged: one per flagged message, old ones dropped."""
     kept = [event for event in events if max(0.0, now - event.timestamp) < weights.burst_window_s]
-    if is_flagged(reading):
+    if reading.is_blocking:
         kept.append(EscalationEvent(timestamp=now, turn=turn))
     return tuple(kept[-weights.max_events :])
 
 
-def is_flagged(reading: FilReading) -> bool:
-    """Return whether a turn with this reading is recorded as flagged."""
-    return reading.is_blocking or reading.is_hard
+def events_of(directive: str, history: ConversationHistory, window_turns: int) -> int:
+    """Return how many of the last `window_turns` user messages violated `directive` or a child."""
+    users = [message for message in history.messages if message.role is Role.USER]
+    kind = Directive(directive)
+    return sum(
+        any(counts_for(event, kind) for event in message.fil_violations)
+        for message in users[-window_turns:]
+    )
+
+
+def amplification(events: int, weights: InertiaWeights) -> float:
+    """Return 1 for few events, then more with each, up to the maximum."""
+    if events < weights.free_events:
+        return 1.0
+    return min(weights.max_amplification, 1.0 + weights.step * (events - weights.free_events))
+
+
+def amplifications(
+    directives: Iterable[str], history: ConversationHistory, weights: InertiaWeights
+) -> dict[str, float]:
+    """Return the amplification of each of `directives`, given the past."""
+    return {
+        directive: amplification(events_of(directive, history, weights.window_turns), weights)
+        for directive in directives
+    }
+
+
+def inertia_score(amps: Mapping[str, float], parameters: FilParameters) -> float:
+    """Return what the amplifications add to the sum: Σ (amp - 1) · severity · share."""
+    share = parameters.inertia.score_share
+    return sum((amp - 1.0) * parameters.severity[key] * share for key, amp in amps.items())

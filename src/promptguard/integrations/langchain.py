@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from promptguard.config import ControllerConfig
-from promptguard.controller import TurnResult
 from promptguard.conversation import Role, messages_from, text_of
 from promptguard.guard import Guard
 from promptguard.integrations.extras import missing
 from promptguard.turns.exchanges import without_withheld
+from promptguard.turns.result import TurnResult
 
 try:
     from langchain.agents.middleware import AgentMiddleware, hook_config

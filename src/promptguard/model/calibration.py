@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,6 +20,10 @@ class Blend(BaseModel):
         """Return the calibrated probability of the readers' logits."""
         return sigmoid(self.quick * quick + self.thorough * thorough + self.shift)
 
+    def probabilities(self, quick: Iterable[float]) -> list[float]:
+        """Return the calibrated probability of each of the quick reader's logits."""
+        return [self.probability(float(logit)) for logit in quick]
+
 
 class Calibration(BaseModel):
     """One output's blend where the quick reader stands alone, and where both were asked."""
@@ -26,6 +31,17 @@ class Calibration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     alone: Blend
     both: Blend
+
+
+def calibrated(
+    calibrations: Sequence[Calibration], quick: Iterable[float], thorough: Iterable[float] | None
+) -> tuple[float, ...]:
+    """Return the probabilities of several outputs; `thorough` is None where it was not asked."""
+    if thorough is None:
+        pairs = zip(calibrations, quick, strict=False)
+        return tuple(each.alone.probability(float(logit)) for each, logit in pairs)
+    both = zip(calibrations, quick, thorough, strict=False)
+    return tuple(each.both.probability(float(one), float(two)) for each, one, two in both)
 
 
 def sigmoid(value: float) -> float:

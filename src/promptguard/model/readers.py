@@ -8,7 +8,7 @@ the quick one's.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from promptguard.conversation import Message, Role
 from promptguard.errors import ModelError
 from promptguard.model.artifact import MESSAGE_OUTPUTS, Artifact, bundled
+from promptguard.model.calibration import calibrated
 from promptguard.model.cutting import (
     CONTEXT,
     MAX_WINDOWS,
@@ -89,9 +90,8 @@ class Readers:
         said = [(m.role.value, self._tokens(m.content).ids) for m in kept]
         window = context_window(said, self._tokens(system).ids if system else ())
         logits, further = self._run([window], [0], thorough)
-        turn, session = (
-            self._blended(name, float(logits[0].context[index]), further, index, "context")
-            for index, name in enumerate(("turn", "session"))
+        turn, session = self._blended(
+            ("turn", "session"), logits[0].context, None if further is None else further.context
         )
         return ContextReading(
             turn=turn,
@@ -124,12 +124,11 @@ class Readers:
         worst = int(logits[:, 0].argmax())
         further = self._further(_spoken(windows[worst]), thorough)
         highest = logits.max(axis=0)
-        attack, manipulative, extractive, harmful = (
-            self._blended(name, float(highest[index]), further, index, "message")
-            for index, name in enumerate(MESSAGE_OUTPUTS)
+        attack, manipulative, extractive, harmful = self._blended(
+            MESSAGE_OUTPUTS, highest, None if further is None else further.message
         )
         alone = self.artifact.manifest.calibration["attack"].alone
-        each = [alone.probability(float(value)) for value in logits[:, 0]]
+        each = alone.probabilities(logits[:, 0])
         start, end = self._place(tokens, windows, worst)
         return MessageReading(
             attack=attack,
@@ -152,10 +151,12 @@ class Readers:
         quick = [out.document for out in self._open()[2].run(windows)]
         worst = int(np.argmax(quick))
         further = self._further(windows[worst], thorough)
+        word = None if further is None else (further.document,)
+        (order,) = self._blended(("document",), (quick[worst],), word)
         body = [[*ids[ids.index(102) + 1 :]] for ids, _ in windows]
         start, end = self._place(tokens, [[0, *ids] for ids in body], worst)
         return DocumentReading(
-            order=self._blended("document", quick[worst], further, 0, "document"),
+            order=order,
             windows=len(windows),
             start=start,
             end=end,
@@ -185,13 +186,10 @@ class Readers:
         return reader.run([window])[0] if thorough and reader is not None else None
 
     def _blended(
-        self, name: str, quick: float, further: WindowLogits | None, index: int, head: str
-    ) -> float:
-        calibration = self.artifact.manifest.calibration[name]
-        if further is None:
-            return calibration.alone.probability(quick)
-        value = further.document if head == "document" else getattr(further, head)[index]
-        return calibration.both.probability(quick, float(value))
+        self, names: Sequence[str], quick: Iterable[float], further: Iterable[float] | None
+    ) -> tuple[float, ...]:
+        fitted = self.artifact.manifest.calibration
+        return calibrated([fitted[name] for name in names], quick, further)
 
     def _tokens(self, text: str) -> _Tokens:
         tokenizer = self._open()[0]

@@ -4,9 +4,16 @@ Everything known of a language lies in one folder, `data/lang/<code>/`; its file
 (rules, structure, phrases, lexicon, rubric, stopwords, concepts), and each has the same form.
 """
 
-from promptguard.patterns.compiler import PatternSet, any_of, compiled
-from promptguard.patterns.languages import add_language, codes, language_cache, packs
-from promptguard.patterns.pack import Entry, Pack, parse_pack, read_pack
+from promptguard.patterns.languages import add_language, codes, language_cache, on_change, packs
+from promptguard.patterns.pack import (
+    Entry,
+    Pack,
+    PatternSet,
+    any_of,
+    compiled,
+    parse_pack,
+    read_pack,
+)
 
 __all__ = [
     "Entry",
@@ -17,6 +24,7 @@ __all__ = [
     "codes",
     "compiled",
     "language_cache",
+    "on_change",
     "packs",
     "parse_pack",
     "read_pack",

@@ -6,11 +6,11 @@ A language is one folder with a file per section; a section it lacks is simply n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache, wraps
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from promptguard.errors import DataError
 from promptguard.patterns.pack import Pack, parse_pack
@@ -62,6 +62,11 @@ def add_language(folder: str | Path) -> str:
     return path.name
 
 
+def on_change(clear: Callable[[], None]) -> None:
+    """Call `clear` when a language is added: for caches of what texts say in all languages."""
+    _caches.append(clear)
+
+
 def forget() -> None:
     """Drop what was cached of the languages, so that they are read again."""
     for clear in _caches:
@@ -77,12 +82,8 @@ def language_cache(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Cache a function of hashable arguments until a language is added."""
     cached = cache(function)
     _caches.append(cached.cache_clear)
-
-    @wraps(function)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return cached(*args, **kwargs)  # type: ignore[arg-type]
-
-    return call
+    # What `cache` returns takes any arguments as far as types go; ours are the function's.
+    return cast("Callable[_P, _T]", cached)
 
 
 @language_cache

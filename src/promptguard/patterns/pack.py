@@ -1,16 +1,107 @@
-"""One file of patterns: its header, its lists and its entries, checked and spelled out."""
+"""Pattern packs: how patterns are spelled, read from a file, and compiled with RE2.
+
+Whoever matches prepares the text; a form says how, and what the shorthand of the notation means
+in it. `{name}` is a list of the same file in every form. Every match takes time linear in the
+text.
+"""
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
+import re2
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from promptguard.errors import DataError
-from promptguard.patterns.forms import Form, spell_out
+
+_LIST = re.compile(r"\{([a-z_]+)\}")
+_MAX_NESTING = 4
+_ASCII_BOUNDARY = r"\b(?:%s)(?:\b|\W|$)"
+_FEW_WORDS = r"(?:[^\s.!?;]+\s){0,4}"
+# RE2 knows only ASCII word boundaries, so Cyrillic gets its own.
+_BOUNDARIES = {"latin": _ASCII_BOUNDARY, "cyrillic": r"(?:^|[^a-zа-я])(?:%s)"}
+_MAX_MEMORY = 64 * 1024 * 1024
+
+
+class Form(StrEnum):
+    """The prepared text a file's patterns are matched on.
+
+    WORDS: ` word word \\n `, sentences ended by a line end, a space on either side of each word.
+    CHARACTERS: the same for languages written without spaces, where gaps count characters.
+    LINES: lower case without accents, blanks squeezed, line ends kept.
+    PLAIN: lower case without accents, all white space squeezed.
+    FOLDED: lower case, one character for each of the original's.
+    TERMS: no patterns, only lists of words.
+    """
+
+    WORDS = "words"
+    CHARACTERS = "characters"
+    LINES = "lines"
+    PLAIN = "plain"
+    FOLDED = "folded"
+    TERMS = "terms"
+
+
+def _accents() -> dict[int, str]:
+    table = {}
+    for code in range(0xDF, 0x250):
+        plain = unicodedata.normalize("NFD", chr(code))[0]
+        if plain != chr(code) and plain.isascii():
+            table[code] = plain
+    return table | {ord("ё"): "е", ord("ø"): "o", ord("ł"): "l", ord("œ"): "oe", ord("æ"): "ae"}
+
+
+_ACCENTS = _accents()
+
+
+def letters(text: str) -> str:
+    """Return `text` casefolded, Latin letters without accents: the spelling of patterns."""
+    folded = text.casefold()
+    return folded if folded.isascii() else folded.translate(_ACCENTS)
+
+
+def spell_out(pattern: str, form: Form, lists: Mapping[str, str], scripts: frozenset[str]) -> str:
+    """Return `pattern` in RE2 syntax for text of `form`; raises KeyError for an unknown list.
+
+    In WORDS and CHARACTERS `~` is a gap of up to three words (eight characters), `~~` of up to
+    eight (twenty), `~~~` of any length, over sentence ends too, `@` the rest of the word, `#` the
+    end of the sentence; an apostrophe is a space. In LINES `~` is up to four words
+    of one sentence, a space is any blank, and patterns in Latin and Cyrillic script stand at
+    word boundaries. In FOLDED a space is any run of blanks.
+    """
+    if form in (Form.WORDS, Form.CHARACTERS):
+        return _canonical(pattern, lists, has_words=form is Form.WORDS)
+    text = _with_lists(pattern, lists)
+    if form is Form.LINES:
+        text = text.replace(" ", r"\s").replace("~", _FEW_WORDS)
+        known = (_BOUNDARIES[name] for name in sorted(scripts) if name in _BOUNDARIES)
+        return next(known, "(?:%s)") % text
+    return text.replace(" ", r"\s+") if form is Form.FOLDED else text
+
+
+def _with_lists(text: str, lists: Mapping[str, str]) -> str:
+    for _ in range(_MAX_NESTING):
+        text = _LIST.sub(lambda found: f"(?:{lists[found[1]]})", text)
+    return text
+
+
+def _canonical(pattern: str, lists: Mapping[str, str], *, has_words: bool) -> str:
+    squeezed = {name: letters(" ".join(text.split())) for name, text in lists.items()}
+    text = _with_lists(letters(pattern).replace("'", " ").replace("’", " "), squeezed)
+    text = text.replace("'", " ").replace("’", " ").replace("#", r"\n")
+    if has_words:
+        text = text.replace("~~~", "(?:[^ ]+ )*").replace("~~", r"(?:[^ \n]+ ){0,8}")
+        text = text.replace("~", r"(?:[^ \n]+ ){0,3}")
+        return " (?:" + text.replace("@", r"[^ \n]*") + ") "
+    text = text.replace("~~~", "(?s:.)*").replace("~~", r"[^\n]{0,20}").replace("~", r"[^\n]{0,8}")
+    return text.replace("@", r"[^ \n]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,3 +279,58 @@ def _first_fault(error: ValidationError, body: Mapping[str, object]) -> str:
         entry = entries[int(place[1])]
         place[:2] = [str(entry.get("id", f"entry {place[1]}")) if isinstance(entry, dict) else "?"]
     return f"{'.'.join(place)}: {fault['msg']}"
+
+
+class PatternSet:
+    """Many patterns behind one automaton of the words they need; safe to share between threads.
+
+    Only patterns whose words occur are run at all, so that a text costs little however many
+    entries there are.
+    """
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = tuple(entries)
+        self._filter = re2.Filter()
+        for entry in self.entries:
+            try:
+                self._filter.Add(entry.pattern, _options())
+            except re2.error:
+                raise _bad_pattern(entry) from None
+        if self.entries:
+            self._filter.Compile()
+
+    def match(self, text: str) -> tuple[Entry, ...]:
+        """Return the entries that match the prepared `text`, in order."""
+        if not self.entries:
+            return ()
+        return tuple(self.entries[index] for index in sorted(self._filter.Match(text) or ()))
+
+
+def any_of(entries: Iterable[Entry]) -> Any:
+    """Return one compiled pattern that matches where any of the entries does."""
+    chosen = tuple(entries)
+    try:
+        return re2.compile(joined(tuple(entry.pattern for entry in chosen)), _options())
+    except re2.error:
+        for entry in chosen:
+            compiled(entry.pattern, entry)
+        raise
+
+
+def compiled(pattern: str, entry: Entry) -> Any:
+    """Compile a pattern of `entry`; raises DataError naming it."""
+    try:
+        return re2.compile(pattern, _options())
+    except re2.error:
+        raise _bad_pattern(entry) from None
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.max_mem = _MAX_MEMORY
+    options.log_errors = False
+    return options
+
+
+def _bad_pattern(entry: Entry) -> DataError:
+    return DataError(f"{entry.id} has no valid pattern; the notation is in the documentation.")

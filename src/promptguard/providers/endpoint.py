@@ -170,12 +170,11 @@ class Endpoint:
 
     def _breaker(self, circuit: str) -> CircuitBreaker:
         """Return the breaker of one circuit; the least recently used are forgotten."""
-        breaker = self._breakers.setdefault(
-            circuit,
-            CircuitBreaker(
+        breaker = self._breakers.get(circuit)
+        if breaker is None:
+            breaker = self._breakers[circuit] = CircuitBreaker(
                 failures=self._config.breaker_failures, cooldown_s=self._config.breaker_cooldown_s
-            ),
-        )
+            )
         self._breakers.move_to_end(circuit)
         if len(self._breakers) > MAX_CIRCUITS:
             self._breakers.popitem(last=False)
@@ -220,13 +219,13 @@ class Endpoint:
         breaker: CircuitBreaker,
     ) -> float | None:
         """Return how long to wait before trying again, None where this outcome stands."""
-        is_final = attempt >= self._config.retries
-        if is_final or breaker.remaining_s(self._seams.clock()) > 0:
+        is_fault = isinstance(outcome, ProviderError)
+        if attempt >= self._config.retries or not (is_fault or is_retryable(status)):
+            return None
+        if breaker.remaining_s(self._seams.clock()) > 0:
             return None
         if isinstance(outcome, ProviderError):
             return delay_s(attempt, None, self._seams.random)
-        if not is_retryable(status):
-            return None
         asked_s = retry_after_of(outcome.headers)
         if asked_s is not None and asked_s > self._config.timeout_s:
             return None

@@ -10,14 +10,101 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from promptguard.risk.weights import MemoryWeights
-from promptguard.state import Ledger, LedgerEntry
-from promptguard.verdict import Evidence
+from promptguard.config import PolicyConfig
+from promptguard.risk.policy import action_for, locks
+from promptguard.risk.weights import MemoryWeights, Weights
+from promptguard.state import Ledger, LedgerEntry, Lock, SessionState
+from promptguard.verdict import Action, ContentFinding, Evidence, Mode
 
 MAX_ENTRIES = 24
 MATERIAL_NATS = 0.01
+CONTENT = "content"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """What the evidence on a turn comes to.
+
+    `own_risk` is that of the user's words, `turn_risk` that of the turn with its contents.
+    """
+
+    action: Action
+    mode: Mode
+    own_risk: float
+    turn_risk: float
+    accumulated_risk: float
+    evidence: tuple[Evidence, ...]
+    ledger: Ledger
+    lock: Lock | None
+
+
+def weigh(
+    state: SessionState,
+    *,
+    turn: int,
+    prior: float,
+    evidence: tuple[Evidence, ...],
+    findings: Sequence[ContentFinding],
+    is_hard: bool,
+    now: float,
+    weights: Weights,
+    policy: PolicyConfig,
+) -> Weighed:
+    """Return what evidence and findings on a turn come to; `state` is the session before it."""
+    own = prior + math.fsum(entry.nats for entry in evidence)
+    elapsed_s = now - state.updated if state.updated else 0.0
+    ledger = add_turn(state.ledger, turn, evidence, own, weights.memory, elapsed_s)
+    accumulated = accumulated_risk(ledger, weights.memory)
+    mode = weights.modes.mode_for(accumulated, state.mode)
+    own_risk = risk_of(own)
+    action = action_for(weights.modes.mode_for(own_risk), mode, policy, is_hard=is_hard)
+    action = max((action, *(f.action for f in findings)), key=lambda a: a.severity)
+    lock = _lock(state, turn, policy, is_blocked=action is Action.BLOCK, is_hard=is_hard)
+    whole, log_odds = _with_contents(turn, evidence, own, findings)
+    return Weighed(
+        action=Action.BLOCK if lock is not None else action,
+        mode=mode,
+        own_risk=own_risk,
+        turn_risk=risk_of(log_odds),
+        accumulated_risk=accumulated,
+        evidence=whole,
+        ledger=ledger,
+        lock=lock,
+    )
+
+
+def _lock(
+    state: SessionState, turn: int, policy: PolicyConfig, *, is_blocked: bool, is_hard: bool
+) -> Lock | None:
+    if state.lock is not None:
+        return state.lock
+    blocked = state.profile.blocked + int(is_blocked)
+    if not is_blocked or not locks(policy, blocked=blocked, is_hard=is_hard):
+        return None
+    why = "hard violation" if is_hard else f"{blocked} blocked turns"
+    return Lock(turn=turn, reason=why)
+
+
+def _with_contents(
+    turn: int,
+    evidence: tuple[Evidence, ...],
+    own: float,
+    findings: Sequence[ContentFinding],
+) -> tuple[tuple[Evidence, ...], float]:
+    """Return evidence and log-odds with the riskiest content in them, where it weighs more.
+
+    The content's entry is what it adds to the user's own words, so that the sum stays exact.
+    """
+    worst = max(findings, key=lambda finding: finding.risk, default=None)
+    if worst is None:
+        return evidence, own
+    log_odds = math.log(max(worst.risk, 1e-12)) - math.log(max(1.0 - worst.risk, 1e-12))
+    if log_odds <= own:
+        return evidence, own
+    added = Evidence(turn=turn, signal=CONTENT, nats=log_odds - own, reason=worst.reason)
+    return (*evidence, added), log_odds
 
 
 def risk_of(log_odds: float) -> float:

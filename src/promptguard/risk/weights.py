@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -13,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from promptguard.errors import ConfigError
-from promptguard.verdict import Mode
+from promptguard.verdict import Evidence, Mode, SignalScore
 
 _HAIR = 1e-6  # above the line, whatever rounding does
 PRESETS = {"strict": 0.05, "balanced": 0.01, "permissive": 0.002}
@@ -83,6 +84,18 @@ class ModeWeights(_Part):
         """Return the modes above SAFE with the risk at which each begins, in order."""
         return tuple((mode, getattr(self, mode.name)) for mode in Mode if mode is not Mode.SAFE)
 
+    def mode_for(self, risk: float, previous: Mode = Mode.SAFE) -> Mode:
+        """Return the mode of `risk`; a mode once entered is left only well below its start.
+
+        Without that hysteresis a session would flicker between two modes.
+        """
+        reached = Mode.SAFE
+        for mode, start in self.starts():
+            bar = start - self.hysteresis if mode <= previous else start
+            if risk >= bar:
+                reached = mode
+        return reached
+
     def odds_of(self, mode: Mode) -> float:
         """Return the log-odds of the risk at which a mode above SAFE begins."""
         start = dict(self.starts())[mode]
@@ -143,6 +156,19 @@ class Weights(_Part):
                 "(link, scale), with scale = 0 to measure without deciding."
             )
         return self.signals[signal]
+
+    def evidence(self, turn: int, scores: Iterable[SignalScore]) -> tuple[Evidence, ...]:
+        """Return what the signals' scores are worth at a session's turn; measurements are left out.
+
+        A signal without a weight is a ConfigError.
+        """
+        found = []
+        for score in scores:
+            weight = self.weight_of(score.name)
+            if weight.scale_at(turn):
+                nats = weight.nats(score.score, turn=turn)
+                found.append(Evidence(turn=turn, signal=score.name, nats=nats, reason=score.reason))
+        return tuple(found)
 
     def priors_for(self, share: float) -> Priors:
         """Return the priors for a false-positive budget, between the fitted points.

@@ -12,17 +12,18 @@ from promptguard.service.body import (
     Limits,
     Place,
     Reading,
-    check_count,
-    check_keys,
-    checked_flag,
     checked_model,
     invalid,
-    name_of,
     read_json,
 )
 from promptguard.service.errors import ApiError
-from promptguard.service.history import ComparableMessage
-from promptguard.service.openai_wire import parts_in, read_fields, role_in
+from promptguard.service.openai_wire import (
+    checked_message,
+    parts_in,
+    read_each,
+    read_fields,
+    role_in,
+)
 from promptguard.service.wire import (
     ChoiceText,
     Completion,
@@ -82,8 +83,7 @@ class MessagesWire:
 
     def read_request(self, raw: bytes, limits: Limits) -> MessagesRequest:
         """Read a request."""
-        body = read_json(raw)
-        check_keys(body, "body", _KNOWN)
+        body = read_json(raw, _KNOWN)
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise invalid("messages", "must be a list with at least one message")
@@ -91,19 +91,10 @@ class MessagesWire:
         own, others = parts_in(body.get("system"), ("system",))
         rest = [reading.prose(part, place) for part, place in others]
         reading.system.append("\n".join(text for text in (*own, *rest) if text))
-        _read_messages(reading, messages)
+        read_each(reading, messages, _read_message)
         read_fields(reading, body, NOT_READ)
-        return MessagesRequest(
-            raw=raw,
-            body=body,
-            messages=tuple(reading.messages),
-            contents=tuple(reading.contents),
-            system="\n".join(text for text in reading.system if text),
-            unjudged=tuple(dict.fromkeys(reading.unjudged)),
-            model=checked_model(body),
-            is_stream=checked_flag(body, "stream"),
-            end_user=string(mapping(body.get("metadata")).get("user_id")),
-        )
+        user = mapping(body.get("metadata")).get("user_id")
+        return MessagesRequest.of(raw, body, reading, model=checked_model(body), end_user=user)
 
     def read_answer(self, raw: bytes) -> Completion | None:
         """Read a whole message."""
@@ -231,26 +222,11 @@ def _shown(block: Mapping[str, object]) -> str:
     return texts + (json.dumps(given, ensure_ascii=False) if given else "")
 
 
-def _read_messages(reading: Reading, messages: list[object]) -> None:
-    check_count(messages, "messages", reading.limits)
-    before = 0
-    for at, item in enumerate(messages):
-        before = len(reading.messages)
-        _read_message(reading, item, ("messages", at), is_last=at == len(messages) - 1)
-    if len(reading.messages) == before and role_in(messages[-1]) is not Role.ASSISTANT:
-        reading.messages.append(ComparableMessage.of(Role.USER, ""))
-
-
-def _read_message(reading: Reading, item: object, place: Place, *, is_last: bool) -> None:
+def _read_message(reading: Reading, item: object, place: Place, *, is_last: bool) -> Role:
     """Read one message: its own words, then its other blocks as untrusted content."""
-    where = name_of(place)
-    if not isinstance(item, dict):
-        raise invalid(where, "must be an object with role and content")
-    check_keys(item, where, _KNOWN)
-    if not isinstance(item.get("role"), str):
-        raise invalid(f"{where}.role", "must be a string")
-    role, inside = role_in(item), (*place, "content")
-    own, others = parts_in(item.get("content"), inside)
+    message = checked_message(item, place, _KNOWN)
+    role, inside = role_in(message), (*place, "content")
+    own, others = parts_in(message.get("content"), inside)
     is_prefill = is_last and role is Role.ASSISTANT
     if not is_prefill:
         reading.message(role, "\n".join(own), inside)
@@ -258,6 +234,7 @@ def _read_message(reading: Reading, item: object, place: Place, *, is_last: bool
         _read_block(reading, block, at)
     if is_prefill:
         reading.message(role, "\n".join(own), inside)
+    return role
 
 
 def _read_block(reading: Reading, block: object, place: Place) -> None:

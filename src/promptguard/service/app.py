@@ -92,7 +92,8 @@ class Service:
         self.webhooks = Webhooks(
             service.webhooks, self.telemetry, env=parts.env, seams=parts.webhook_seams
         )
-        self.telemetry.on_turn(self.webhooks.turn)
+        if service.webhooks:
+            self.telemetry.on_turn(self.webhooks.turn)
         self.authenticator = Authenticator(service.keys, clock=parts.timer)
         self.audit = AuditLog(
             service.audit_file, clock=parts.clock, on_label=self.webhooks.labelled

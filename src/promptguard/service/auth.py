@@ -85,6 +85,10 @@ class Authenticator:
         """Whether callers must show a key."""
         return bool(self._keys)
 
+    def local_only(self, headers: Mapping[str, str], peer: str | None) -> ApiError | None:
+        """Return why a caller without a key is refused; None where it may be the local user."""
+        return None if self._keys else local_only_error(headers, peer)
+
     def replace_keys(self, keys: tuple[KeyConfig, ...]) -> None:
         """Accept only these keys from now on; an unchanged key keeps its rate-limit bucket."""
         old = {key.name: key for key in self._keys}

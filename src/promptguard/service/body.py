@@ -11,13 +11,12 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from promptguard.conversation import Role
+from promptguard.conversation import ComparableMessage, Role
 from promptguard.risk.policy import STRIPPED
 from promptguard.service.errors import ApiError
-from promptguard.service.history import ComparableMessage
 
 Place = tuple[str | int, ...]
 # A name, an enumeration value, an id: too short, and without blanks, to tell a model anything.
@@ -92,8 +91,8 @@ class Reading:
             )
 
 
-def read_json(raw: bytes) -> dict[str, object]:
-    """Read one JSON object in UTF-8 without repeated keys."""
+def read_json(raw: bytes, known: Collection[str] = ()) -> dict[str, object]:
+    """Read one JSON object in UTF-8 without repeated keys; `known` as in `checked_object`."""
     try:
         body = json.loads(
             raw.decode("utf-8"),
@@ -107,16 +106,24 @@ def read_json(raw: bytes) -> dict[str, object]:
         raise ApiError(
             400, "The body is not valid JSON in UTF-8.", code="invalid_json", param="body"
         ) from None
-    if not isinstance(body, dict):
-        raise invalid("body", "must be a JSON object")
-    return body
+    return checked_object(body, ("body",), known, "must be a JSON object")
 
 
-def check_keys(item: Mapping[str, object], where: str, known: Collection[str]) -> None:
-    """Refuse keys that a case-insensitive parser would take for the ones read here."""
+def checked_object(
+    item: object, place: Place, known: Collection[str], form: str
+) -> dict[str, object]:
+    """Return an object; `form` says what is wrong with anything else.
+
+    Keys that a case-insensitive parser would take for one of `known` are refused.
+    """
+    if not isinstance(item, dict):
+        raise invalid(name_of(place), form)
     for key in item:
         if key not in known and key.casefold() in known:
-            raise invalid(where, f"has a key that is {key.casefold()!r} in another spelling")
+            raise invalid(
+                name_of(place), f"has a key that is {key.casefold()!r} in another spelling"
+            )
+    return item
 
 
 def checked_flag(body: Mapping[str, object], name: str) -> bool:
@@ -276,8 +283,3 @@ def _finite(text: str) -> float:
     if math.isinf(number):
         raise ValueError(text)
     return number
-
-
-def fields_of(body: Mapping[str, object], skipped: Collection[str]) -> Iterator[tuple[str, object]]:
-    """Yield the fields that may carry text for the model."""
-    return ((name, value) for name, value in body.items() if name not in skipped)

@@ -1,4 +1,4 @@
-"""Compares the history that a client resends with the stored one: the same, or rewritten?
+"""The history that a client resends, compared with the stored one, and the turns left to judge.
 
 Pure functions. Messages are compared by hash, from the end backwards, turn by turn; within a
 turn the order is free, because a turn is stored user first, whatever came first.
@@ -12,55 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from promptguard.conversation import Message, Role
-from promptguard.core.prompt import without_lone_surrogates
+from promptguard.conversation import ComparableMessage, Role, content_hash
 from promptguard.service.verdicts import contents_of, is_stored_block
 from promptguard.state import TranscriptEntry
-from promptguard.turns.input import Content
-from promptguard.turns.remember import content_hash
+from promptguard.turns.input import Content, Step, TurnInput
 from promptguard.verdict import Action, ContentFinding
 
 _EMPTY = content_hash("")
-_THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 # Origins of contents that are messages, or fields of messages.
 _SPOKEN = re.compile(r"(tool|user|assistant)\Z|(messages|input)\[")
 # Clients may split one stored user message into several, or resend less of an answer than was
 # sent; these bounds say how far that is still the same message.
 _MAX_JOINED = 16
 _CUT_SHARE = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparableMessage(Message):
-    """A message with the hash by which the store recognises it.
-
-    `origin` names the field it came from, and `place` is the way to it in the request's body.
-    """
-
-    digest: str
-    origin: str = ""
-    place: tuple[str | int, ...] = ()
-
-    @classmethod
-    def of(
-        cls, role: Role, text: str, *, origin: str = "", place: tuple[str | int, ...] = ()
-    ) -> ComparableMessage:
-        """Return a message without what clients drop: outer blanks and a model's reasoning."""
-        if role is Role.ASSISTANT:
-            text = _THINKING.sub("", text)
-        bare = without_lone_surrogates(text).strip()
-        return cls(role=role, content=bare, digest=content_hash(bare), origin=origin, place=place)
-
-    @property
-    def as_content(self) -> Content:
-        """The message as untrusted content; an assistant's is words put into its mouth."""
-        return Content(text=self.content, origin=self.origin or self.role.value)
-
-
-def thinking_in(text: str) -> str:
-    """Return the reasoning that an assistant message begins with, if any."""
-    match = _THINKING.match(text)
-    return match[0].strip() if match else ""
+MAX_IMPORTED = 64
+_MERGED_CHARS = 40_000
 
 
 class HistoryKind(StrEnum):
@@ -313,3 +279,67 @@ class _Match:
         self._turn = self._turns[place]
         self._latest = self._turn if self._latest is None else self._latest
         return True
+
+
+def steps_in(comparison: Comparison, system: str) -> list[Step]:
+    """Return the turns to judge, in order; the last is the request's own."""
+    users = [item.content for item in comparison.new if item.role is Role.USER]
+    others = [content_of(item) for item in comparison.new if item.role is not Role.USER]
+    if comparison.kind is HistoryKind.FIRST:
+        earlier = _imported(comparison.unseen)
+    else:
+        earlier = [_step_of(item) for item in comparison.unseen if item.role is not Role.ASSISTANT]
+        others += [content_of(item) for item in comparison.unseen if item.role is Role.ASSISTANT]
+    earlier = [*_merged(earlier[:-MAX_IMPORTED]), *earlier[-MAX_IMPORTED:]]
+    last = Step(turn=TurnInput(text="\n".join(users), contents=tuple(others)))
+    return [replace(s, turn=replace(s.turn, system=system)) for s in (*earlier, last)]
+
+
+def _imported(messages: Sequence[ComparableMessage]) -> list[Step]:
+    """Return a history as turns; contents keep their origins."""
+    steps: list[Step] = []
+    opening: list[Content] = []
+    for item in messages:
+        if item.role is Role.USER:
+            steps.append(_step_of(item))
+        elif not steps:
+            opening.append(content_of(item))
+        elif item.role is Role.ASSISTANT:
+            before = steps[-1].reply
+            reply = item.content if before is None else f"{before}\n{item.content}"
+            steps[-1] = replace(steps[-1], reply=reply)
+        else:
+            turn = steps[-1].turn
+            more = replace(turn, contents=(*turn.contents, content_of(item)))
+            steps[-1] = replace(steps[-1], turn=more)
+    # What stands before the first user message, an assistant's included, nobody asked for.
+    first = [Step(turn=TurnInput(text="", contents=tuple(opening)))] if opening else []
+    return [*first, *steps]
+
+
+def _step_of(item: ComparableMessage) -> Step:
+    if item.role is Role.USER:
+        return Step(turn=TurnInput(text=item.content))
+    return Step(turn=TurnInput(text="", contents=(content_of(item),)))
+
+
+def _merged(steps: Sequence[Step]) -> Iterator[Step]:
+    """Yield a long past in fewer, larger turns: one request must not cost thousands of them."""
+    texts: list[str] = []
+    contents: list[Content] = []
+    size = 0
+    for step in steps:
+        length = len(step.turn.text) + sum(len(c.text) for c in step.turn.contents)
+        if size and size + length > _MERGED_CHARS:
+            yield Step(turn=TurnInput(text="\n".join(texts), contents=tuple(contents)))
+            texts, contents, size = [], [], 0
+        texts += [step.turn.text] if step.turn.text else []
+        contents += step.turn.contents
+        size += length
+    if texts or contents:
+        yield Step(turn=TurnInput(text="\n".join(texts), contents=tuple(contents)))
+
+
+def content_of(item: ComparableMessage) -> Content:
+    """Return a message as untrusted content; an assistant's is words put into its mouth."""
+    return Content(text=item.content, origin=item.origin or item.role.value)

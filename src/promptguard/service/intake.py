@@ -11,19 +11,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from promptguard.config import ServiceConfig
-from promptguard.controller import MAX_CONFLICTS, Controller, TurnResult
-from promptguard.conversation import Role
+from promptguard.controller import Controller
+from promptguard.conversation import ComparableMessage, Role, content_hash
 from promptguard.errors import StoreError, VersionConflict
 from promptguard.protocols import ClientHints, SessionKey
 from promptguard.service.errors import ApiError
 from promptguard.service.history import (
-    ComparableMessage,
     Comparison,
     HistoryKind,
     compare,
+    content_of,
     split_new,
+    steps_in,
 )
 from promptguard.service.queues import JudgingSlots, SessionQueues, judging_slots
 from promptguard.service.sessions import (
@@ -35,13 +37,13 @@ from promptguard.service.sessions import (
     chain_of,
     view_of,
 )
-from promptguard.service.steps import steps_in
 from promptguard.service.telemetry import Telemetry
 from promptguard.service.verdicts import remembered_verdict, stored_verdict
 from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stored_sessions import MAX_CONFLICTS
 from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge
-from promptguard.turns.remember import content_hash
+from promptguard.turns.result import TurnResult
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, Verdict
 
@@ -83,9 +85,10 @@ class Incoming:
 class Admission:
     """A judged turn. `view` is the conversation as the client showed it.
 
-    `is_chained`: the session was found by its messages, not by an id. `stripped` are the digests
-    of contents, of this turn and of earlier ones, that the model must not see. `system` is
-    what the answer must not repeat, save for what the user said, `spoken`.
+    `is_chained`: the session was found by its messages, not by an id. `is_steered`: the model is
+    to be warned. `stripped` are the digests of contents, of this turn and of earlier ones, that
+    the model must not see. `system` is what the answer must not repeat, save for what the user
+    said, `spoken`.
     """
 
     result: TurnResult
@@ -94,6 +97,7 @@ class Admission:
     owner: Owner
     view: bytes
     is_chained: bool
+    is_steered: bool = False
     stripped: frozenset[str] = frozenset()
     system: str = ""
     spoken: str = ""
@@ -102,11 +106,6 @@ class Admission:
     def state(self) -> SessionState:
         """The session after the turn."""
         return self.result.state
-
-    @property
-    def is_steered(self) -> bool:
-        """Whether the model is to be warned."""
-        return self.result.is_enforced and self.result.action in (Action.STEER, Action.REVIEW)
 
 
 class Intake:
@@ -149,17 +148,18 @@ class Intake:
         """Record the assistant's answer to an admitted turn."""
         reply = ComparableMessage.of(Role.ASSISTANT, text)
         result = await self._controller.record_reply(admission.result, reply.content)
-        self.remember(admission, result.state, text)
+        self.remember(admission, result.state, reply)
         return result
 
-    def remember(self, admission: Admission, state: SessionState, text: str) -> None:
-        """Index the conversation as it is once the client has received the answer `text`."""
-        reply = ComparableMessage.of(Role.ASSISTANT, text)
-        view = admission.view + (view_of((reply,)) if reply.content else b"")
-        if admission.is_chained:
-            self._index.remember(chain_of(admission.owner, view), admission.key.session_id)
+    def remember(
+        self, admission: Admission, state: SessionState, reply: ComparableMessage | None = None
+    ) -> None:
+        """Index the conversation as it is once the client has received `reply`, if any."""
+        view = admission.view
+        if reply is not None:
+            view += view_of((reply,))
         seen = SeenView(view=view, message_count=state.message_count, stripped=admission.stripped)
-        self._index.remember_view(admission.key, seen)
+        self._index.remember(admission.owner, admission.key, seen, is_chained=admission.is_chained)
 
     def mark_unanswered(self, admission: Admission) -> None:
         """Index an admitted turn that got no answer and may be sent again."""
@@ -190,11 +190,13 @@ class Intake:
         raise StoreError("The session is written too often at once; try the turn again.")
 
     async def _admitted(self, incoming: Incoming, key: SessionKey) -> Admission:
+        config = self._config()
         state = await self._controller.store.load(key)
         comparison = await self._compared(key, state, incoming)
         if comparison.kind is HistoryKind.RETRIED and state is not None:
-            return self._admission(incoming, key, await self._repeated(key, state), comparison)
-        if state is not None and state.turn_count >= self._config().max_turns:
+            repeated = await self._repeated(key, state)
+            return _admission(incoming, key, repeated, comparison, config)
+        if state is not None and state.profile.turns >= config.max_turns:
             raise ApiError(
                 422, "This session has too many turns; begin a new one.", code="session_full"
             )
@@ -207,7 +209,7 @@ class Intake:
             state = SessionState(session_id=key.session_id, tenant=key.tenant)
         result, stripped = await self._judged(key, incoming, comparison, state)
         known = replace(comparison, stripped=comparison.stripped | stripped)
-        return self._admission(incoming, key, result, known)
+        return _admission(incoming, key, result, known, config)
 
     async def _compared(
         self, key: SessionKey, state: SessionState | None, incoming: Incoming
@@ -263,37 +265,31 @@ class Intake:
     ) -> tuple[TurnResult, frozenset[str]]:
         """Judge what is new, turn by turn; returns the last result and what is to be stripped."""
         *earlier, last = steps_in(comparison, incoming.system)
+        judge = partial(self._controller.judge_turn, key.session_id, tenant=key.tenant)
         now = self._clock()
         is_first = comparison.kind is HistoryKind.FIRST
         stripped: set[str] = set()
         for at, step in enumerate(earlier):
             # An imported past gets times before now: as one burst it would look like an attack.
             back_s = SECONDS_BETWEEN_TURNS * (len(earlier) - at) if is_first else 0.0
-            result = await self._judge(key, step.turn, now - back_s)
+            result = await judge(step.turn, now=now - back_s)
             stripped |= _stripped(result, step.turn)
             if step.reply is not None and not result.is_blocked:
                 await self._controller.record_reply(result, step.reply, now=now - back_s)
         beside = self._harmless.others(key.tenant, incoming.contents, self._controller.judge)
         turn = replace(
             last.turn,
-            contents=(*last.turn.contents, *(item.as_content for item in beside)),
+            contents=(*last.turn.contents, *(content_of(item) for item in beside)),
             client=incoming.client,
             history_rewritten=comparison.kind.is_rewriting,
         )
         with self._telemetry.judging():
             # With `state` a concurrent write raises VersionConflict and is compared anew; after
             # imported turns the state has moved on by our own writes.
-            result = await self._judge(key, turn, now, None if earlier else state)
+            result = await judge(turn, known=None if earlier else state, now=now)
         self._telemetry.turn(result)
         self._harmless.learn(key.tenant, beside, result.verdict)
         return result, frozenset(stripped | _stripped(result, turn))
-
-    async def _judge(
-        self, key: SessionKey, turn: TurnInput, now: float, known: SessionState | None = None
-    ) -> TurnResult:
-        return await self._controller.judge_turn(
-            key.session_id, turn, tenant=key.tenant, known=known, now=now
-        )
 
     async def _repeated(self, key: SessionKey, state: SessionState) -> TurnResult:
         """Return the result of the last turn, which is asked once more and not judged again."""
@@ -305,21 +301,6 @@ class Intake:
     def _result_of(self, state: SessionState, verdict: Verdict) -> TurnResult:
         is_enforced = self._controller.config.mode == "enforce"
         return TurnResult(state=state, verdict=verdict, is_enforced=is_enforced)
-
-    def _admission(
-        self, incoming: Incoming, key: SessionKey, result: TurnResult, comparison: Comparison
-    ) -> Admission:
-        return Admission(
-            result=result,
-            history=comparison.kind,
-            key=key,
-            owner=incoming.owner,
-            view=incoming.view,
-            is_chained=incoming.session_id is None and incoming.continues is None,
-            stripped=comparison.stripped if result.is_enforced else frozenset(),
-            system="" if self._config().prompt_leaks == "allow" else incoming.system,
-            spoken="\n".join(i.content for i in incoming.messages if i.role is Role.USER),
-        )
 
 
 class HarmlessContents:
@@ -353,8 +334,30 @@ class HarmlessContents:
             self._known.popitem(last=False)
 
 
+def _admission(
+    incoming: Incoming,
+    key: SessionKey,
+    result: TurnResult,
+    comparison: Comparison,
+    config: ServiceConfig,
+) -> Admission:
+    return Admission(
+        result=result,
+        history=comparison.kind,
+        key=key,
+        owner=incoming.owner,
+        view=incoming.view,
+        is_chained=incoming.session_id is None and incoming.continues is None,
+        is_steered=result.is_enforced and result.verdict.action in (Action.STEER, Action.REVIEW),
+        stripped=comparison.stripped if result.is_enforced else frozenset(),
+        system="" if config.prompt_leaks == "allow" else incoming.system,
+        spoken="\n".join(i.content for i in incoming.messages if i.role is Role.USER),
+    )
+
+
 def _stripped(result: TurnResult, turn: TurnInput) -> set[str]:
-    return {content_hash(turn.contents[index].text) for index in result.stripped}
+    found = result.stripped if turn.contents else ()
+    return {content_hash(turn.contents[index].text) for index in found}
 
 
 def _added(incoming: Incoming, known: bytes) -> tuple[ComparableMessage, ...]:

@@ -12,19 +12,18 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from promptguard.config import ServiceConfig
-from promptguard.service.calls import Call, Lane, current_call
 from promptguard.service.errors import ApiError
 
-# How long a computation lets short turns go first at each of its steps (a window of text, a
-# turn). It goes on after that, so that it is slow while the service is full, and never stuck.
-PATIENCE_S = {Lane.SHORT: 0.0, Lane.LONG: 0.25, Lane.HEAVY: 0.5}
 _GLANCE_S = 0.01
 RETRY_AFTER_S = 2
 # A longer body makes its request a long one.
@@ -33,6 +32,56 @@ MAX_HEAVY = 16
 MAX_HEAVY_PER_CALLER = 2
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Lane(StrEnum):
+    """How much a request computes: a short turn, a long one, or a call over a whole session."""
+
+    SHORT = "short"
+    LONG = "long"
+    HEAVY = "heavy"
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One request. `is_over`: nobody waits for its result any more.
+
+    `operation`, `model` and `provider` are what it asks of the upstream, once that is known.
+    """
+
+    owner: str = ""
+    tenant: str = "default"
+    lane: Lane = Lane.SHORT
+    operation: str = ""
+    model: str = ""
+    provider: str = ""
+    is_over: bool = False
+
+
+_CALL: ContextVar[Call | None] = ContextVar("promptguard_call", default=None)
+
+
+def current_call() -> Call:
+    """Return the request under way; outside of requests a short one of nobody's."""
+    return _CALL.get() or Call()
+
+
+@contextmanager
+def under_way(call: Call) -> Iterator[Call]:
+    """Make `call` the request under way in the block and in the tasks that it starts."""
+    token = _CALL.set(call)
+    try:
+        yield call
+    except (asyncio.CancelledError, TimeoutError):
+        call.is_over = True
+        raise
+    finally:
+        _CALL.reset(token)
+
+
+# How long a computation lets short turns go first at each of its steps (a window of text, a
+# turn). It goes on after that, so that it is slow while the service is full, and never stuck.
+PATIENCE_S = {Lane.SHORT: 0.0, Lane.LONG: 0.25, Lane.HEAVY: 0.5}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from promptguard.cancellation import checkpoints
 from promptguard.config import ServiceConfig
-from promptguard.service.auth import PRINCIPAL, Authenticator, Principal, local_only_error
-from promptguard.service.calls import Call, Lane, under_way
+from promptguard.service.auth import PRINCIPAL, Authenticator, Principal
 from promptguard.service.errors import ApiError, error_response
-from promptguard.service.lanes import LONG_BODY_BYTES, LaneExecutor
+from promptguard.service.lanes import LONG_BODY_BYTES, Call, Lane, LaneExecutor, under_way
 from promptguard.service.queues import CallerSlots
 from promptguard.service.telemetry import Telemetry, log
 from promptguard.service.tracing import finish_request
@@ -91,7 +90,7 @@ class RequestMiddleware:
         self._admit(scope, config)
         call = _call_of(scope)
         limit = _limit_of(scope, config)
-        with self._slots.slot("", config.max_connections), self._slots.slot(call.owner, limit):
+        with self._slots.slot(call.owner, limit, config.max_connections):
             await self._served(call, scope, receive, answer, config)
 
     async def _served(
@@ -133,10 +132,8 @@ class RequestMiddleware:
 
     def _local_only(self, scope: Scope) -> ApiError | None:
         """Return why a caller without a key is refused; None where it may be the local user."""
-        if self._authenticator.has_keys:
-            return None
         client = scope.get("client")
-        return local_only_error(Headers(scope=scope), client[0] if client else None)
+        return self._authenticator.local_only(Headers(scope=scope), client[0] if client else None)
 
     async def _refuse(
         self, error: HTTPException, answer: _RecordedSend, scope: Scope, receive: Receive

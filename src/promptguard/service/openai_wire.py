@@ -10,35 +10,29 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from promptguard.conversation import Role, role_of
+from promptguard.conversation import ComparableMessage, Role, role_of, thinking_in
 from promptguard.errors import InputError
 from promptguard.service.body import (
     Limits,
     Place,
     Reading,
     check_count,
-    check_keys,
-    checked_flag,
     checked_model,
-    fields_of,
+    checked_object,
     invalid,
     name_of,
     read_json,
 )
-from promptguard.service.errors import ApiError
-from promptguard.service.history import ComparableMessage, thinking_in
 from promptguard.service.wire import (
     CONTENT_FILTER,
     DONE,
     ChoiceText,
-    Completion,
+    ChunkWire,
     GuardedRequest,
     Refusal,
     mapping,
-    objects,
-    openai_error,
-    parsed,
     sse_event,
     string,
 )
@@ -88,6 +82,13 @@ _MAX_CHOICES = 128
 _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
+class ReadMessage(Protocol):
+    """Reads one message into a reading and returns its role."""
+
+    def __call__(self, reading: Reading, item: object, place: Place, *, is_last: bool) -> Role:
+        """Read `item`; `is_last` where it ends the request."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest(GuardedRequest):
     """A chat completion request."""
@@ -120,7 +121,7 @@ class ChatRequest(GuardedRequest):
         return {**body, "messages": [*messages[:leading], *notes, *messages[leading:]]}
 
 
-class ChatWire:
+class ChatWire(ChunkWire):
     """`POST /v1/chat/completions`."""
 
     path = "/chat/completions"
@@ -132,50 +133,23 @@ class ChatWire:
 
     def read_request(self, raw: bytes, limits: Limits) -> ChatRequest:
         """Read a request."""
-        body = read_json(raw)
-        check_keys(body, "body", _KNOWN)
+        body = read_json(raw, _KNOWN)
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise invalid("messages", "must be a list with at least one message")
-        is_stream, model = checked_flag(body, "stream"), checked_model(body)
+        model = checked_model(body)
         reading = read_messages(messages, limits)
         read_fields(reading, body, NOT_READ)
-        return ChatRequest(
-            raw=raw,
-            body=body,
-            messages=tuple(reading.messages),
-            contents=tuple(reading.contents),
-            system="\n".join(reading.system),
-            unjudged=tuple(dict.fromkeys(reading.unjudged)),
-            model=model,
-            is_stream=is_stream,
-            end_user=string(body.get("user")),
-        )
+        return ChatRequest.of(raw, body, reading, model=model, end_user=body.get("user"))
 
-    def read_answer(self, raw: str | bytes) -> Completion | None:
-        """Read one answer."""
-        return self.read(raw)
-
-    def event_reader(self) -> ChatWire:
-        """Return the reader of chunks: they need no memory."""
-        return self
-
-    def read(self, data: str | bytes) -> Completion | None:
-        """Read one answer or chunk."""
-        body = parsed(data)
-        if body is None:
-            return None
-        if body.get("error"):
-            return Completion(is_error=True)
-        choices, created = body.get("choices"), body.get("created")
-        if not isinstance(choices, list):
-            return None
-        return Completion(
-            choices=tuple(_choice_texts(choices)),
-            id=string(body.get("id")),
-            model=string(body.get("model")),
-            created=created if isinstance(created, int) else 0,
-            is_last=any(each.get("finish_reason") is not None for each in objects(choices)),
+    def choice_of(self, choice: Mapping[str, object], at: int) -> ChoiceText:
+        """Read one choice: its message, or what a chunk adds to it."""
+        message = mapping(choice.get("message") or choice.get("delta"))
+        index = choice.get("index")
+        return ChoiceText(
+            index=index if isinstance(index, int) else at,
+            text=shown_in(message.get("content")) or string(message.get("refusal")),
+            shown="".join(shown_in(message.get(name)) for name in _SHOWN_FIELDS),
         )
 
     def refusal(self, request: GuardedRequest, refusal: Refusal) -> Mapping[str, object]:
@@ -213,34 +187,19 @@ class ChatWire:
             yield sse_event(json.dumps({**fields, "choices": [], "usage": _NO_USAGE}))
         yield DONE
 
-    def event(self, data: str) -> bytes:
-        """Return one chunk as it came."""
-        return sse_event(data)
-
-    def end(self) -> bytes:
-        """Return the end mark."""
-        return DONE
-
-    def error_body(self, error: ApiError) -> Mapping[str, object]:
-        """Return an error in OpenAI's shape."""
-        return openai_error(error)
-
-    def error_events(self, error: ApiError) -> Iterator[bytes]:
-        """Yield an error, once the status can no longer change, and the end mark."""
-        yield sse_event(json.dumps(self.error_body(error)))
-        yield DONE
-
 
 def read_messages(messages: Sequence[object], limits: Limits) -> Reading:
     """Read the messages of a conversation, wherever they came with."""
     reading = Reading(limits=limits)
-    _read_messages(reading, messages)
+    read_each(reading, messages, read_message)
     return reading
 
 
 def read_fields(reading: Reading, body: Mapping[str, object], skipped: frozenset[str]) -> None:
     """Read what a model may see beside the messages."""
-    for name, value in fields_of(body, skipped):
+    for name, value in body.items():
+        if name in skipped:
+            continue
         if name in ITEMISED and isinstance(value, list):
             for at, item in enumerate(value):
                 reading.content(item, (name, at))
@@ -248,8 +207,8 @@ def read_fields(reading: Reading, body: Mapping[str, object], skipped: frozenset
             reading.content(value, (name,))
 
 
-def _read_messages(reading: Reading, messages: Sequence[object]) -> None:
-    """Read a conversation.
+def read_each(reading: Reading, messages: Sequence[object], read: ReadMessage) -> None:
+    """Read a conversation, one message by `read` after the other.
 
     A last message without text, such as an image alone, still begins a turn: it becomes an empty
     user message.
@@ -257,10 +216,18 @@ def _read_messages(reading: Reading, messages: Sequence[object]) -> None:
     check_count(messages, "messages", reading.limits)
     for at, item in enumerate(messages):
         before = len(reading.messages)
-        role = read_message(reading, item, ("messages", at), is_last=at == len(messages) - 1)
+        role = read(reading, item, ("messages", at), is_last=at == len(messages) - 1)
     has_text = len(reading.messages) > before
     if not has_text and role not in (Role.ASSISTANT, Role.SYSTEM):
         reading.messages.append(ComparableMessage.of(Role.USER, ""))
+
+
+def checked_message(item: object, place: Place, known: frozenset[str]) -> dict[str, object]:
+    """Return a message that is an object with a role."""
+    message = checked_object(item, place, known, "must be an object with role and content")
+    if not isinstance(message.get("role"), str):
+        raise invalid(f"{name_of(place)}.role", "must be a string")
+    return message
 
 
 def read_message(reading: Reading, item: object, place: Place, *, is_last: bool) -> Role:
@@ -269,17 +236,12 @@ def read_message(reading: Reading, item: object, place: Place, *, is_last: bool)
     Before a last assistant message the rest comes first, since that message is the beginning of
     the answer and ends the request.
     """
-    where = name_of(place)
-    if not isinstance(item, dict):
-        raise invalid(where, "must be an object with role and content")
-    check_keys(item, where, _KNOWN)
-    if not isinstance(item.get("role"), str):
-        raise invalid(f"{where}.role", "must be a string")
-    if not any(name in item for name in ("content", "tool_calls", "function_call", "audio")):
-        raise invalid(f"{where}.content", "is missing")
-    role = role_in(item)
-    own, others = parts_in(item.get("content"), (*place, "content"))
-    refusal = item.get("refusal")
+    message = checked_message(item, place, _KNOWN)
+    if not any(name in message for name in ("content", "tool_calls", "function_call", "audio")):
+        raise invalid(f"{name_of(place)}.content", "is missing")
+    role = role_in(message)
+    own, others = parts_in(message.get("content"), (*place, "content"))
+    refusal = message.get("refusal")
     if not own and isinstance(refusal, str):
         own = [refusal]
     text = "\n".join(own)
@@ -292,7 +254,7 @@ def read_message(reading: Reading, item: object, place: Place, *, is_last: bool)
         reading.message(role, text, (*place, "content"))
     for part, at in others:
         reading.side_text(part, at)
-    _read_rest(reading, item, place, role, text)
+    _read_rest(reading, message, place, role, text)
     if is_prefill:
         reading.message(role, text, (*place, "content"))
     return role
@@ -304,8 +266,8 @@ def _read_rest(
     if role is Role.ASSISTANT and (thinking := thinking_in(text)):
         origin = f"{name_of(place)}.content<think>"
         reading.message(Role.TOOL, thinking, (*place, "content"), origin=origin)
-    for name, value in fields_of(item, _PLAIN_FIELDS):
-        if name == "refusal" and value == text:
+    for name, value in item.items():
+        if name in _PLAIN_FIELDS or (name == "refusal" and value == text):
             continue
         if isinstance(value, list):
             for at, part in enumerate(value):
@@ -329,14 +291,12 @@ def parts_in(content: object, place: Place) -> tuple[list[str], list[tuple[objec
         if isinstance(part, str):
             own.append(part)
             continue
-        if not isinstance(part, dict):
-            raise invalid(name_of(where), "must be text or an object")
-        check_keys(part, name_of(where), _KNOWN)
-        words = part.get(_OWN_PARTS.get(str(part.get("type")), ""))
-        rest: object = part
+        fields = checked_object(part, where, _KNOWN, "must be text or an object")
+        words = fields.get(_OWN_PARTS.get(str(fields.get("type")), ""))
+        rest: object = fields
         if isinstance(words, str):
             own.append(words)
-            rest = {key: value for key, value in part.items() if value is not words}
+            rest = {key: value for key, value in fields.items() if value is not words}
         others.append((rest, where))
     return own, others
 
@@ -360,25 +320,12 @@ def _envelope(refusal: Refusal, kind: str) -> dict[str, object]:
     }
 
 
-def _choice_texts(choices: list[object]) -> Iterator[ChoiceText]:
-    for at, choice in enumerate(choices):
-        if not isinstance(choice, Mapping):
-            continue
-        message = mapping(choice.get("message") or choice.get("delta"))
-        index = choice.get("index")
-        text = shown_in(message.get("content")) or string(message.get("refusal"))
-        yield ChoiceText(
-            index=index if isinstance(index, int) else at,
-            text=text,
-            shown="".join(shown_in(message.get(name)) for name in _SHOWN_FIELDS),
-        )
-
-
 def shown_in(value: object) -> str:
     """Return the text that a part of an answer shows, whatever its form."""
     if isinstance(value, list):
         return "".join(shown_in(part) for part in value)
     if isinstance(value, Mapping):
-        texts = (string(value.get(name)) for name in _SHOWN_TEXTS)
-        return "".join(texts) + shown_in(value.get("function")) + shown_in(value.get("custom"))
-    return string(value)
+        texts = [value.get(name) for name in _SHOWN_TEXTS]
+        own = "".join(text for text in texts if isinstance(text, str))
+        return own + shown_in(value.get("function")) + shown_in(value.get("custom"))
+    return value if isinstance(value, str) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ from itertools import count
 
 from promptguard.config import ServiceConfig
 from promptguard.protocols import SessionKey
-from promptguard.service.calls import Lane, current_call
 from promptguard.service.errors import ApiError
+from promptguard.service.lanes import Lane, current_call
 
 MAX_WAITING = 256
 MAX_CALLERS = 10_000
@@ -129,26 +129,32 @@ def judging_slots(config: ServiceConfig) -> dict[Lane, int]:
 
 
 class CallerSlots:
-    """Counts the requests under way of each caller."""
+    """Counts the requests under way: of each caller, and of all together."""
 
     def __init__(self) -> None:
-        self._used: dict[str, int] = {}
+        self._all = 0
+        self._used: Counter[str] = Counter()
 
     @contextmanager
-    def slot(self, caller: str, limit: int) -> Iterator[None]:
+    def slot(self, caller: str, limit: int, limit_of_all: int) -> Iterator[None]:
         """Hold one of the caller's slots for a block; raises a 429 ApiError where none is free."""
-        used = self._used.get(caller, 0)
-        if used >= limit:
-            raise ApiError(
-                429,
-                f"This key has {limit} requests under way, which is its limit; wait for one.",
-                code="too_many_at_once",
-                headers={"retry-after": "1"},
-            )
-        self._used[caller] = used + 1
+        for who, used, most in (
+            ("The service", self._all, limit_of_all),
+            ("This key", self._used[caller], limit),
+        ):
+            if used >= most:
+                raise ApiError(
+                    429,
+                    f"{who} has {most} requests under way, which is its limit; wait for one.",
+                    code="too_many_at_once",
+                    headers={"retry-after": "1"},
+                )
+        self._all += 1
+        self._used[caller] += 1
         try:
             yield
         finally:
+            self._all -= 1
             self._used[caller] -= 1
             if not self._used[caller]:
                 del self._used[caller]

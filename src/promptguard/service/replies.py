@@ -16,13 +16,11 @@ from dataclasses import dataclass
 
 from promptguard.controller import Controller
 from promptguard.errors import StoreError
-from promptguard.risk.modes import mode_for
 from promptguard.service.intake import Admission, Intake
 from promptguard.service.lifecycle import Background
 from promptguard.service.telemetry import Telemetry, log
 from promptguard.service.wire import Completion
-from promptguard.turns.leaks import protected_in
-from promptguard.turns.replies import ReplyWatch
+from promptguard.turns.replies import ReplyWatch, protected_in
 
 JUDGE_EVERY_CHARS = 200
 # Up to here an answer is read in less time than it takes to hand it to a thread and back.
@@ -110,8 +108,8 @@ class ReplyJudge:
 
     def _watch(self) -> ReplyWatch:
         judge, admission = self._recorder.controller.judge, self._admission
-        reached = mode_for(admission.result.verdict.turn_risk, judge.weights.modes)
-        mode = max(admission.state.mode, reached)
+        reached = judge.weights.modes.mode_for(admission.result.verdict.turn_risk)
+        mode = max(admission.result.state.mode, reached)
         protected = protected_in(admission.system, spoken=admission.spoken)
         return ReplyWatch(judge.instinct, mode, protected=protected)
 

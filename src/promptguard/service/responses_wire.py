@@ -12,10 +12,8 @@ from promptguard.service.body import (
     Place,
     Reading,
     check_count,
-    check_keys,
-    checked_flag,
+    checked_object,
     invalid,
-    name_of,
     prose_in,
     read_json,
 )
@@ -89,27 +87,21 @@ class ResponsesWire:
 
     def read_request(self, raw: bytes, limits: Limits) -> ResponsesRequest:
         """Read a request; `input` is a text or a list of items."""
-        body = read_json(raw)
-        check_keys(body, "body", _KNOWN)
+        body = read_json(raw, _KNOWN)
         reading = Reading(limits=limits)
         instructions = body.get("instructions")
         reading.message(Role.SYSTEM, string(instructions), ("instructions",))
         _read_input(reading, body.get("input", ""))
         read_fields(reading, body, NOT_READ)
         conversation = body.get("conversation")
-        return ResponsesRequest(
-            raw=raw,
-            body=body,
-            messages=tuple(reading.messages),
-            contents=tuple(reading.contents),
-            system="\n".join(text for text in reading.system if text),
-            unjudged=tuple(dict.fromkeys(reading.unjudged)),
+        before = string(body.get(PREVIOUS)) or string(conversation)
+        return ResponsesRequest.of(
+            raw,
+            body,
+            reading,
             model=string(body.get("model")),
-            is_stream=checked_flag(body, "stream"),
-            end_user=string(body.get("user")),
-            continues=string(body.get(PREVIOUS))
-            or string(conversation)
-            or string(mapping(conversation).get("id")),
+            end_user=body.get("user"),
+            continues=before or string(mapping(conversation).get("id")),
         )
 
     def read_answer(self, raw: bytes) -> Completion | None:
@@ -341,11 +333,9 @@ def _read_items(reading: Reading, items: Sequence[object]) -> None:
     So a client that resends reasoning and calls shows the history as it was stored.
     """
     made: list[tuple[object, Place]] = []
-    for at, item in enumerate(items):
+    for at, each in enumerate(items):
         place = ("input", at)
-        if not isinstance(item, dict):
-            raise invalid(name_of(place), "must be an object")
-        check_keys(item, name_of(place), _KNOWN)
+        item = checked_object(each, place, _KNOWN, "must be an object")
         kind = string(item.get("type")) or "message"
         is_answer = kind == "message" and item.get("role") == "assistant"
         is_last = at == len(items) - 1

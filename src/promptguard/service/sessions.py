@@ -16,16 +16,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from promptguard.conversation import Role
+from promptguard.conversation import ComparableMessage, Role
 from promptguard.protocols import SessionKey, SessionQuery, SessionStore
 from promptguard.service.auth import Principal
-from promptguard.service.history import (
-    ComparableMessage,
-    Comparison,
-    HistoryKind,
-    compare,
-    split_new,
-)
+from promptguard.service.history import Comparison, HistoryKind, compare, split_new
 
 DIGEST_BYTES = 8
 # Memory of the index: about a megabyte per thousand chains. Longer views and further alike
@@ -133,7 +127,20 @@ class SessionIndex:
         self._unanswered: OrderedDict[bytes, str] = OrderedDict()
         self._views: OrderedDict[SessionKey, SeenView] = OrderedDict()
 
-    def remember(self, chain: bytes, session_id: str) -> None:
+    def remember(self, owner: Owner, key: SessionKey, seen: SeenView, *, is_chained: bool) -> None:
+        """Record what the client has now shown of a session.
+
+        `is_chained`: the session is found by its messages, so that they lead to it from now on.
+        """
+        if is_chained:
+            self.record_end(chain_of(owner, seen.view), key.session_id)
+        if len(seen.view) > MAX_VIEW_BYTES:
+            self._views.pop(key, None)
+            return
+        self._views[key] = seen
+        _trim(self._views, key, self._limit)
+
+    def record_end(self, chain: bytes, session_id: str) -> None:
         """Record that a session's conversation now ends at `chain`."""
         sessions = self._current.setdefault(chain, deque(maxlen=MAX_ALIKE))
         if session_id not in sessions:
@@ -168,14 +175,6 @@ class SessionIndex:
     def view(self, key: SessionKey) -> SeenView | None:
         """Return what the client last showed of a session."""
         return self._views.get(key)
-
-    def remember_view(self, key: SessionKey, seen: SeenView) -> None:
-        """Record what the client has now shown of a session."""
-        if len(seen.view) > MAX_VIEW_BYTES:
-            self._views.pop(key, None)
-            return
-        self._views[key] = seen
-        _trim(self._views, key, self._limit)
 
     def forget(self, key: SessionKey) -> None:
         """Drop what is known of a deleted session."""
@@ -222,7 +221,7 @@ class SessionFinder:
         except BaseException:
             # The claim is given back, since the turn was not recorded.
             if match.chain is not None:
-                self._index.remember(match.chain, match.session_id)
+                self._index.record_end(match.chain, match.session_id)
             raise
 
     async def _by_chain(

@@ -17,11 +17,11 @@ from opentelemetry import trace
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from promptguard.controller import TurnResult
 from promptguard.errors import ConfigError
-from promptguard.service.calls import current_call
+from promptguard.service.lanes import current_call
 from promptguard.service.tracing import Tracing
 from promptguard.service.verdicts import is_judged, log_fields, span_attributes
+from promptguard.turns.result import TurnResult
 
 LOGGER = logging.getLogger("promptguard.service")
 AUDIT = logging.getLogger("promptguard.audit")
@@ -130,20 +130,21 @@ class Telemetry:
 
     def turn(self, result: TurnResult) -> None:
         """Count a judged turn and add its verdict to the current span."""
-        self._turns.labels(action=result.action.value).inc()
+        self._turns.labels(action=result.verdict.action.value).inc()
         if not is_judged(result.verdict):
             self._unjudged.inc()
             return
-        trace.get_current_span().add_event(
-            "gen_ai.evaluation.result", span_attributes(result.verdict)
-        )
+        span = trace.get_current_span()
+        if span.is_recording():
+            span.add_event("gen_ai.evaluation.result", span_attributes(result.verdict))
 
     def admitted(self, result: TurnResult, *, history: str, key: str) -> None:
         """Count how the resent history compared, and log one line for the turn."""
         self._history.labels(kind=history).inc()
         level = logging.WARNING if result.is_blocked or result.verdict.fault else logging.INFO
-        fields = {**log_fields(result), "history": history, "key": key}
-        LOGGER.log(level, "turn", extra={"fields": fields})
+        if LOGGER.isEnabledFor(level):
+            fields = {**log_fields(result), "history": history, "key": key}
+            LOGGER.log(level, "turn", extra={"fields": fields})
         for listener in self._listeners:
             listener(result)
 

@@ -17,8 +17,8 @@ from starlette.types import Receive
 
 from promptguard.errors import CircuitOpen, ConfigError, ProviderError, ProviderTimeout
 from promptguard.providers import Endpoint
-from promptguard.service.calls import current_call
 from promptguard.service.errors import ApiError
+from promptguard.service.lanes import Call, current_call
 from promptguard.service.telemetry import Telemetry
 from promptguard.service.tracing import fail, inject, note_answer
 
@@ -59,16 +59,12 @@ class Upstream:
         stream_s: float = 1800.0,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.name = endpoint.provider.name
         self._endpoint = endpoint
         self._stream_s = stream_s
         self._timer = timer
         self._telemetry = telemetry
         self._env = os.environ if env is None else env
-
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        return self._endpoint.provider.name
 
     async def close(self) -> None:
         """Release the connections."""
@@ -91,7 +87,8 @@ class Upstream:
         self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str]
     ) -> httpx.Response:
         """Return a whole answer that the client may see: a success, or its own mistake."""
-        with self._span(method, path) as span:
+        call = current_call()
+        with self._span(call, method, path) as span:
             try:
                 with self._telemetry.calling_upstream():
                     response = await self._endpoint.send(
@@ -99,7 +96,7 @@ class Upstream:
                         path,
                         body=body,
                         headers=inject(span, headers),
-                        circuit=current_call().tenant,
+                        circuit=call.tenant,
                     )
             except (ProviderError, ConfigError) as error:
                 raise self._failure(error) from None
@@ -112,14 +109,15 @@ class Upstream:
         self, path: str, *, body: bytes, headers: Mapping[str, str]
     ) -> AsyncIterator[httpx.Response]:
         """Give an answer as it comes, for at most `stream_s`; leaving the block ends it."""
-        with self._span("POST", path) as span:
+        call = current_call()
+        with self._span(call, "POST", path) as span:
             try:
                 opened = self._endpoint.stream(
                     "POST",
                     path,
                     body=body,
                     headers=inject(span, headers),
-                    circuit=current_call().tenant,
+                    circuit=call.tenant,
                 )
                 async with opened as response:
                     self._check(response, headers)
@@ -132,14 +130,14 @@ class Upstream:
         return _BoundedStream(response, self._timer() + self._stream_s, self._timer)
 
     @contextmanager
-    def _span(self, method: str, path: str) -> Iterator[Span]:
+    def _span(self, call: Call, method: str, path: str) -> Iterator[Span]:
         provider = self._endpoint.provider
         span = self._telemetry.tracing.upstream(
             method,
             path,
             provider=provider.name,
             base_url=provider.base_url,
-            model=current_call().model,
+            model=call.model,
         )
         try:
             yield span

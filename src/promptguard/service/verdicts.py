@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from promptguard.controller import TurnResult
 from promptguard.errors import DataError
-from promptguard.risk.modes import mode_for
 from promptguard.risk.weights import ModeWeights
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.turns.explain import STOPPING, Explanation
+from promptguard.turns.result import TurnResult
 from promptguard.verdict import Action, ContentFinding, Mode, ModeName, Verdict
 
 FLAGGED_FROM = Mode.SUSPECT
@@ -257,7 +256,7 @@ def log_fields(result: TurnResult) -> dict[str, str | int | float | bool | list[
     return {
         "session": state.session_id,
         "tenant": state.tenant,
-        "turn": state.turn_count,
+        "turn": verdict.turn,
         "action": verdict.action.value,
         "is_enforced": result.is_enforced,
         "mode": verdict.mode.name,
@@ -287,4 +286,4 @@ def category_scores(verdict: Verdict) -> dict[str, float]:
 
 def is_flagged(verdict: Verdict, modes: ModeWeights) -> bool:
     """Say whether moderation flags a message with this verdict."""
-    return verdict.is_hard or mode_for(verdict.turn_risk, modes) >= FLAGGED_FROM
+    return verdict.is_hard or modes.mode_for(verdict.turn_risk) >= FLAGGED_FROM

@@ -22,11 +22,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from promptguard.config import WebhookConfig
-from promptguard.controller import TurnResult
 from promptguard.errors import ConfigError
 from promptguard.providers.backoff import delay_s, is_retryable
 from promptguard.service.auth import is_loopback
 from promptguard.service.telemetry import Telemetry, log
+from promptguard.turns.result import TurnResult
 
 SIGNATURE = "x-promptguard-signature"
 EVENT_ID = "x-promptguard-event"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
-from promptguard.service.body import Limits, poisoned_in, with_stripped
+from promptguard.conversation import ComparableMessage
+from promptguard.service.body import Limits, Reading, checked_flag, poisoned_in, with_stripped
 from promptguard.service.errors import ApiError, error_body
-from promptguard.service.history import ComparableMessage
 
 DONE = b"data: [DONE]\n\n"
 CONTENT_FILTER = "content_filter"
@@ -37,12 +37,37 @@ class GuardedRequest:
     end_user: str = ""
     continues: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        raw: bytes,
+        body: Mapping[str, object],
+        reading: Reading,
+        *,
+        model: str,
+        end_user: object,
+        continues: str = "",
+    ) -> Self:
+        """Return the request that `reading` has read from `body`."""
+        return cls(
+            raw=raw,
+            body=body,
+            messages=tuple(reading.messages),
+            contents=tuple(reading.contents),
+            system="\n".join(text for text in reading.system if text),
+            unjudged=tuple(dict.fromkeys(reading.unjudged)),
+            model=model,
+            is_stream=checked_flag(body, "stream"),
+            end_user=string(end_user),
+            continues=continues,
+        )
+
     def forwarded(self, *, notice: str = "", stripped: frozenset[str] = frozenset()) -> bytes:
         """Return the body for the model: with one more notice, without `stripped`.
 
         `stripped` are the digests of contents that the model must not see.
         """
-        poisoned = self.poisoned(stripped)
+        poisoned = self.poisoned(stripped) if stripped else ()
         if not notice and not poisoned:
             return self.raw
         body = with_stripped(self.body, poisoned)
@@ -154,6 +179,61 @@ class Wire(Protocol):
 
     def error_events(self, error: ApiError) -> Iterator[bytes]:
         """Yield the events that end a stream with an error."""
+
+
+class ChunkWire:
+    """What OpenAI's formats share whose answers are lists of choices, whole or in chunks."""
+
+    def read_answer(self, raw: str | bytes) -> Completion | None:
+        """Read one answer."""
+        return self.read(raw)
+
+    def event_reader(self) -> Self:
+        """Return the reader of chunks: they need no memory."""
+        return self
+
+    def read(self, data: str | bytes) -> Completion | None:
+        """Read one answer or chunk."""
+        body = parsed(data)
+        if body is None:
+            return None
+        if body.get("error"):
+            return Completion(is_error=True)
+        choices, created = body.get("choices"), body.get("created")
+        if not isinstance(choices, list):
+            return None
+        return Completion(
+            choices=tuple(
+                self.choice_of(choice, at)
+                for at, choice in enumerate(choices)
+                if isinstance(choice, Mapping)
+            ),
+            id=string(body.get("id")),
+            model=string(body.get("model")),
+            created=created if isinstance(created, int) else 0,
+            is_last=any(each.get("finish_reason") is not None for each in objects(choices)),
+        )
+
+    @abstractmethod
+    def choice_of(self, choice: Mapping[str, object], at: int) -> ChoiceText:
+        """Read one choice, the one `at` that place in the list."""
+
+    def event(self, data: str) -> bytes:
+        """Return one chunk as it came."""
+        return sse_event(data)
+
+    def end(self) -> bytes:
+        """Return the end mark."""
+        return DONE
+
+    def error_body(self, error: ApiError) -> Mapping[str, object]:
+        """Return an error in OpenAI's shape."""
+        return openai_error(error)
+
+    def error_events(self, error: ApiError) -> Iterator[bytes]:
+        """Yield an error, once the status can no longer change, and the end mark."""
+        yield sse_event(json.dumps(self.error_body(error)))
+        yield DONE
 
 
 def openai_error(error: ApiError) -> dict[str, object]:

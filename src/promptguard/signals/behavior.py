@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import TurnContext
+from promptguard.protocols import Subject, TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.phrases import Phrase, matchable, says
-from promptguard.signals.score import clipped, either, scored
-from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
+from promptguard.signals.phrases import Phrase, phrases_in
+from promptguard.signals.score import clipped, either
+from promptguard.signals.subject import is_same_subject
 from promptguard.signals.trajectory import turn_risks
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
@@ -46,7 +46,9 @@ def behavior(ctx: TurnContext) -> SignalScore:
         "history rewritten": tuning.rewritten_weight * float(ctx.history_rewritten),
     }
     named = sorted((name for name, value in parts.items() if value), key=lambda n: -parts[n])
-    return scored("behavior", either(parts.values()), ", ".join(named), parts)
+    return SignalScore(
+        name="behavior", score=either(parts.values()), reason=", ".join(named), parts=parts
+    )
 
 
 def _timing(ctx: TurnContext, tuning: _Tuning) -> float:
@@ -81,8 +83,8 @@ def _typing(ctx: TurnContext, tuning: _Tuning) -> float:
 
 def _directed(ctx: TurnContext) -> float:
     """Return the mean recent risk where the question presses for exact detail."""
-    text = matchable(ctx.views.folded)
-    if not says(Phrase.DIRECTED, text) or says(Phrase.EXPLORATORY, text):
+    phrases = phrases_in(ctx.views.folded)
+    if Phrase.DIRECTED not in phrases or Phrase.EXPLORATORY in phrases:
         return 0.0
     risks = turn_risks(ctx)
     return sum(risks) / len(risks)
@@ -92,11 +94,10 @@ def _switching(ctx: TurnContext, tuning: _Tuning) -> float:
     """Return 1 where a risky subject was left for a harmless one and is now taken up again."""
     if ctx.message_risk < tuning.risky or len(ctx.state.recent) < 2:
         return 0.0
-    now = current_subject(ctx)
     was_left = False
-    for turn in reversed(ctx.state.recent):
+    for turn, then in zip(reversed(ctx.state.recent), reversed(ctx.subjects.past), strict=True):
         is_calm = turn.message_risk < tuning.risky
-        is_same = _is_related(subject_of(turn), now)
+        is_same = _is_related(then, ctx.subjects.now)
         if is_calm and not is_same:
             was_left = True
         elif not is_calm and is_same:

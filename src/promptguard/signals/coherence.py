@@ -7,8 +7,7 @@ from functools import cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import scored
-from promptguard.signals.subject import current_vector, mean_vector, similarity, vector_of
+from promptguard.signals.subject import mean_vector, similarity, vector_of
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import TopicSummary
 from promptguard.vector import Vector
@@ -30,24 +29,26 @@ def coherence(ctx: TurnContext) -> SignalScore:
     """
     tuning = _tuning()
     recent = ctx.state.recent[-tuning.window :]
-    mean = mean_vector([vector_of(turn.embedding) for turn in recent])
-    vector = current_vector(ctx)
+    mean = mean_vector([then.vector for then in ctx.subjects.past[-tuning.window :]])
+    vector = ctx.subjects.now.vector
     if not mean.size or mean.size != vector.size:
-        return scored("coherence", 0.0)
+        return SignalScore(name="coherence", score=0.0)
     distance = 1.0 - similarity(vector, mean)
     if ctx.message_risk < tuning.risky:
-        return scored("coherence", 0.0, parts={"distance": distance})
+        return SignalScore(name="coherence", score=0.0, parts={"distance": distance})
     segment, closeness = _nearest_segment(ctx, recent[0].turn, vector)
     if segment is not None and closeness >= max(tuning.return_cosine, 1.0 - distance):
-        return scored(
-            "coherence",
-            1.0 - closeness,
-            f"risky return to turns {segment.first_turn}-{segment.last_turn} "
+        return SignalScore(
+            name="coherence",
+            score=1.0 - closeness,
+            reason=f"risky return to turns {segment.first_turn}-{segment.last_turn} "
             f"(peak risk {segment.peak_risk:.2f})",
-            {"distance": distance, "return_cosine": closeness},
+            parts={"distance": distance, "return_cosine": closeness},
         )
     reason = f"risky pivot, distance {distance:.2f} from the last {len(recent)} turns"
-    return scored("coherence", distance, reason, {"distance": distance})
+    return SignalScore(
+        name="coherence", score=distance, reason=reason, parts={"distance": distance}
+    )
 
 
 def _nearest_segment(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +13,6 @@ from promptguard.errors import DataError
 from promptguard.model.calibration import sigmoid
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import scored
 from promptguard.verdict import SignalScore
 
 _NAMED = 4
@@ -29,11 +29,9 @@ class ConceptWeights:
     def log_odds(self, names: Iterable[str]) -> float:
         """Return the log-odds of an attack given the concepts a text names."""
         found = sorted(names)
-        return (
-            self.base
-            + sum(self.concepts.get(name, 0.0) for name in found)
-            + sum(self.pairs.get(pair, 0.0) for pair in pairs_of(found))
-        )
+        # The pairs are a set, whose order changes from process to process; `fsum` is exact in any.
+        single = math.fsum(self.concepts.get(name, 0.0) for name in found)
+        return self.base + single + math.fsum(self.pairs.get(p, 0.0) for p in pairs_of(found))
 
 
 def pairs_of(names: Iterable[str]) -> frozenset[str]:
@@ -52,7 +50,7 @@ def concepts(ctx: TurnContext) -> SignalScore:
     weights = concept_weights()
     ordered = sorted(ctx.concepts, key=lambda name: (-weights.concepts.get(name, 0.0), name))
     reason = ", ".join(ordered[:_NAMED]) or "names nothing telling"
-    return scored("concepts", sigmoid(weights.log_odds(ordered)), reason)
+    return SignalScore(name="concepts", score=sigmoid(weights.log_odds(ordered)), reason=reason)
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import scored
 from promptguard.verdict import SignalScore
 
 
@@ -16,8 +15,8 @@ def context(ctx: TurnContext) -> SignalScore:
     """
     reading = ctx.context
     if reading is None:
-        return scored("context", 0.0)
+        return SignalScore(name="context", score=0.0)
     cut = ", older turns cut" if reading.is_truncated else ""
     reason = f"serves an attack {reading.turn:.2f} over {reading.turns} turns{cut}"
     parts = {"turns": float(reading.turns), "session": reading.session}
-    return scored("context", reading.turn, reason, parts)
+    return SignalScore(name="context", score=reading.turn, reason=reason, parts=parts)

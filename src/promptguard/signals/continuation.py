@@ -5,17 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import TurnContext
+from promptguard.protocols import Subject, TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, scored
-from promptguard.signals.subject import (
-    Subject,
-    current_subject,
-    is_follow_up,
-    overlap,
-    similarity,
-    subject_of,
-)
+from promptguard.signals.score import clipped
+from promptguard.signals.subject import likeness
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind
 from promptguard.verdict import SignalScore
@@ -39,10 +32,10 @@ def continuation(ctx: TurnContext) -> SignalScore:
     it weigh less.
     """
     best, which = 0.0, 0
-    now = current_subject(ctx)
-    chained = _chained(ctx) if is_follow_up(ctx) else frozenset[int]()
-    for age, turn in enumerate(reversed(ctx.state.recent)):
-        near = _relevance(subject_of(turn), now)
+    chained = _chained(ctx) if ctx.subjects.is_follow_up else frozenset[int]()
+    before = zip(reversed(ctx.state.recent), reversed(ctx.subjects.past), strict=True)
+    for age, (turn, then) in enumerate(before):
+        near = _relevance(then, ctx.subjects.now)
         relevance = max(near, 1.0 if turn.turn in chained else 0.0)
         risk = turn.turn_risk
         if turn.reply is not None and turn.reply.kind is ReplyKind.OPERATIONAL:
@@ -50,30 +43,33 @@ def continuation(ctx: TurnContext) -> SignalScore:
         value = relevance * risk * _tuning().kept_per_turn ** age
         if value > best:
             best, which = value, turn.turn
-    return scored("continuation", best, f"goes on from turn {which}", {"turn": float(which)})
+    return SignalScore(
+        name="continuation",
+        score=best,
+        reason=f"goes on from turn {which}",
+        parts={"turn": float(which)},
+    )
 
 
 def _chained(ctx: TurnContext) -> frozenset[int]:
     """Return the turns a bare follow-up goes on from: back to the last that names a subject."""
     chain = []
-    for turn in reversed(ctx.state.recent):
+    for turn, then in zip(reversed(ctx.state.recent), reversed(ctx.subjects.past), strict=True):
         chain.append(turn.turn)
-        if subject_of(turn).terms and not turn.is_follow_up:
+        if then.terms and not turn.is_follow_up:
             break
     return frozenset(chain)
 
 
 def _relevance(then: Subject, now: Subject) -> float:
     tuning = _tuning()
-    return max(
-        _above(similarity(then.vector, now.vector), tuning.near_cosine),
-        _above(overlap(then.terms, now.terms), tuning.near_overlap),
-    )
+    cosine, shared = likeness(then, now)
+    return max(_above(cosine, tuning.near_cosine), _above(shared, tuning.near_overlap))
 
 
 def _above(value: float, threshold: float) -> float:
     """Return 0 up to the threshold, rising to 1 at identity."""
-    return clipped((value - threshold) / (1.0 - threshold))
+    return max(0.0, (value - threshold) / (1.0 - threshold))
 
 
 @cache

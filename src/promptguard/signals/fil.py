@@ -7,7 +7,6 @@ from functools import cache
 
 from promptguard.protocols import FilReading, TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import scored
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
 
@@ -26,12 +25,12 @@ def fil(ctx: TurnContext) -> SignalScore:
     """
     reading = ctx.fil
     if not (reading.violated or reading.features):
-        return scored("fil", 0.0)
+        return SignalScore(name="fil", score=0.0)
     score = 1.0 if reading.is_hard else reading.harm_score
     if reading.escalation and reading.harm_score > 0.0:
         score = max(score, _tuning().escalation_floor)
     parts = {"harm": reading.harm_score, "counterfactual": reading.counterfactual_severity}
-    return scored("fil", score, _reason(reading), parts)
+    return SignalScore(name="fil", score=score, reason=_reason(reading), parts=parts)
 
 
 def _reason(reading: FilReading) -> str:

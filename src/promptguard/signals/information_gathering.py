@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from promptguard.protocols import TurnContext
+from promptguard.protocols import Subject, TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.phrases import Phrase, matchable, says
-from promptguard.signals.score import scored
-from promptguard.signals.subject import Subject, current_subject, is_same_subject, subject_of
+from promptguard.signals.phrases import Phrase, phrases_in
+from promptguard.signals.subject import is_same_subject
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
 
@@ -42,11 +41,9 @@ def gathering_step(folded: str) -> int:
     Of a long message the beginning and the end are read: a pasted document asks nothing.
     """
     limit = _tuning().question_chars
-    text = matchable(folded if len(folded) <= 2 * limit else f"{folded[:limit]} {folded[-limit:]}")
-    for step in range(len(_STEPS), 0, -1):
-        if says(_STEPS[step - 1], text):
-            return step
-    return 0
+    text = folded if len(folded) <= 2 * limit else f"{folded[:limit]} {folded[-limit:]}"
+    phrases = phrases_in(text)
+    return max((step for step, kind in enumerate(_STEPS, 1) if kind in phrases), default=0)
 
 
 @SIGNALS.register("information_gathering")
@@ -54,10 +51,12 @@ def information_gathering(ctx: TurnContext) -> SignalScore:
     """Return the steps of the longest ordered chain on one subject that ends here, over 4."""
     chain = _chain(ctx)
     if not chain:
-        return scored("information_gathering", 0.0)
+        return SignalScore(name="information_gathering", score=0.0)
     steps = ", ".join(f"{_STEPS[asked.step - 1].value} (turn {asked.turn})" for asked in chain)
     score = len(chain) / len(_STEPS)
-    return scored("information_gathering", score, steps, {"steps": float(len(chain))})
+    return SignalScore(
+        name="information_gathering", score=score, reason=steps, parts={"steps": float(len(chain))}
+    )
 
 
 def _chain(ctx: TurnContext) -> tuple[_Asked, ...]:
@@ -66,12 +65,12 @@ def _chain(ctx: TurnContext) -> tuple[_Asked, ...]:
     if not step:
         return ()
     asked = [
-        _Asked(turn=turn.turn, step=turn.gathering_step, subject=subject_of(turn), position=index)
-        for index, turn in enumerate(ctx.state.recent)
+        _Asked(turn=turn.turn, step=turn.gathering_step, subject=then, position=index)
+        for index, (turn, then) in enumerate(zip(ctx.state.recent, ctx.subjects.past, strict=True))
         if 0 < turn.gathering_step <= step
     ]
     position = len(ctx.state.recent)
-    asked.append(_Asked(turn=ctx.turn, step=step, subject=current_subject(ctx), position=position))
+    asked.append(_Asked(turn=ctx.turn, step=step, subject=ctx.subjects.now, position=position))
     best: list[tuple[_Asked, ...]] = []
     for index, later in enumerate(asked):
         before = [

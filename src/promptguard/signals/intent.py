@@ -11,9 +11,8 @@ from functools import cache
 from promptguard.errors import DataError
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.phrases import Phrase, matchable, says
-from promptguard.signals.score import clipped, scored
-from promptguard.signals.subject import current_subject, overlap, similarity, subject_of
+from promptguard.signals.phrases import Phrase, phrases_in
+from promptguard.signals.subject import likeness
 from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
 
@@ -78,7 +77,7 @@ def intent(ctx: TurnContext) -> SignalScore:
     likeliest = max(zip(posterior, Intent, strict=True))[1]
     reason = f"likeliest {likeliest.value}; suspicious or malicious {view.malicious:.2f}"
     parts = {kind.value: value for kind, value in zip(Intent, posterior, strict=True)}
-    return scored("intent", view.malicious, reason, parts)
+    return SignalScore(name="intent", score=view.malicious, reason=reason, parts=parts)
 
 
 def update_intent(previous: tuple[float, ...], ctx: TurnContext) -> tuple[float, ...]:
@@ -113,20 +112,20 @@ def three_way(posterior: tuple[float, ...]) -> ThreeWay:
 
 def turn_features(ctx: TurnContext) -> dict[str, float]:
     """Return what the current turn shows."""
-    text = matchable(ctx.views.folded)
-    risk = clipped(ctx.message_risk)
+    phrases = phrases_in(ctx.views.folded)
+    risk = ctx.message_risk
     diversity = _diversity(ctx)
     return {
         Feature.RISK: risk,
         Feature.CALM: 1.0 - risk,
-        Feature.ESCALATION: ctx.score_of("trajectory"),
-        Feature.GATHERING: ctx.score_of("information_gathering"),
-        Feature.HYPOTHETICAL: float(says(Phrase.HYPOTHETICAL, text)),
-        Feature.META: float(says(Phrase.META_INSTRUCTION, text)),
-        Feature.DIRECTED: float(says(Phrase.DIRECTED, text)),
-        Feature.EXPLORATORY: float(says(Phrase.EXPLORATORY, text)),
-        Feature.EDUCATIONAL: float(says(Phrase.EDUCATIONAL, text)),
-        Feature.PROFESSIONAL: float(says(Phrase.PROFESSIONAL, text)),
+        Feature.ESCALATION: ctx.earlier.get("trajectory", 0.0),
+        Feature.GATHERING: ctx.earlier.get("information_gathering", 0.0),
+        Feature.HYPOTHETICAL: float(Phrase.HYPOTHETICAL in phrases),
+        Feature.META: float(Phrase.META_INSTRUCTION in phrases),
+        Feature.DIRECTED: float(Phrase.DIRECTED in phrases),
+        Feature.EXPLORATORY: float(Phrase.EXPLORATORY in phrases),
+        Feature.EDUCATIONAL: float(Phrase.EDUCATIONAL in phrases),
+        Feature.PROFESSIONAL: float(Phrase.PROFESSIONAL in phrases),
         Feature.DIVERSITY: diversity,
         Feature.FOCUS: 1.0 - diversity,
     }
@@ -134,15 +133,13 @@ def turn_features(ctx: TurnContext) -> dict[str, float]:
 
 def _diversity(ctx: TurnContext) -> float:
     """Return how little the turn resembles the earlier ones, on average."""
-    now = current_subject(ctx)
-    likeness = [
-        max(similarity(then.vector, now.vector), overlap(then.terms, now.terms))
-        for then in map(subject_of, ctx.state.recent)
-        if then.terms or then.vector.size
+    now = ctx.subjects.now
+    alike = [
+        max(likeness(then, now)) for then in ctx.subjects.past if then.terms or then.vector.size
     ]
-    if not likeness or not (now.terms or now.vector.size):
+    if not alike or not (now.terms or now.vector.size):
         return intent_model().neutral_diversity
-    return 1.0 - sum(likeness) / len(likeness)
+    return 1.0 - sum(alike) / len(alike)
 
 
 def _likelihood(model: IntentModel, kind: Intent, features: Mapping[str, float]) -> float:

@@ -1,18 +1,24 @@
-"""What kind of phrase a text contains: the section `phrases` of every language."""
+"""What kind of phrase a text contains (the section `phrases` of every language), and what
+kind of answer a reply is: refused, complied in part, wholly or in detail.
+"""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-from promptguard.patterns import Entry, any_of, language_cache, packs
-from promptguard.text.terms import key_terms
-from promptguard.text.vocabulary import bare
+from promptguard.patterns import Entry, any_of, language_cache, on_change, packs
+from promptguard.signals.tuning import read_tuning
+from promptguard.state import ReplyKind
+from promptguard.text.vocabulary import bare, key_terms
 
 _SECTION = "phrases"
 _SAME = str.maketrans("’‘ʼ`´", "'''''")
+_FENCE = "```"
 
 
 class Phrase(StrEnum):
@@ -33,6 +39,21 @@ class Phrase(StrEnum):
     EXPLORATORY = "exploratory"
     EDUCATIONAL = "educational"
     PROFESSIONAL = "professional"
+
+
+# What users say; the others are the assistant's.
+_ASKING = (
+    Phrase.DEFINITION,
+    Phrase.MECHANISM,
+    Phrase.WEAKNESS,
+    Phrase.EXPLOIT,
+    Phrase.HYPOTHETICAL,
+    Phrase.META_INSTRUCTION,
+    Phrase.DIRECTED,
+    Phrase.EXPLORATORY,
+    Phrase.EDUCATIONAL,
+    Phrase.PROFESSIONAL,
+)
 
 
 @lru_cache(maxsize=4)
@@ -63,20 +84,20 @@ def without(phrase: Phrase, text: str) -> str:
     return left
 
 
-def is_hypothetical(folded: str) -> bool:
-    """Return whether the text puts its request into a story, a game or an if."""
-    return says(Phrase.HYPOTHETICAL, matchable(folded))
+@lru_cache(maxsize=8)
+def phrases_in(text: str) -> frozenset[Phrase]:
+    """Return the kinds of phrases in a user's text, told once for all signals of a turn."""
+    read = matchable(text)
+    return frozenset(phrase for phrase in _ASKING if says(phrase, read))
 
 
-def is_meta_instruction(folded: str) -> bool:
-    """Return whether the text speaks of the assistant's own instructions, rules or role."""
-    return says(Phrase.META_INSTRUCTION, matchable(folded))
+on_change(phrases_in.cache_clear)
 
 
-def is_frame(term: str) -> bool:
-    """Return whether a key term frames a question ("weakness", "work") and names no subject."""
+def without_frames(terms: Iterable[str]) -> list[str]:
+    """Return the key terms that name a subject, without what frames a question ("weakness")."""
     exact, stems = _frames()
-    return term in exact or term.startswith(stems)
+    return [term for term in terms if term not in exact and not term.startswith(stems)]
 
 
 @language_cache
@@ -97,3 +118,50 @@ def _frames() -> tuple[frozenset[str], tuple[str, ...]]:
     whole = [word for word in words if not word.endswith("*")]
     pieces = frozenset(term for word in whole for term in (word, *key_terms(word)))
     return pieces, tuple(word[:-1] for word in words if word.endswith("*"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tuning:
+    opening_chars: int
+    refusal_chars: int
+    read_chars: int
+    steps: int
+    quantities: int
+
+
+@lru_cache(maxsize=4)
+def classify_reply(text: str) -> ReplyKind:
+    """Return what kind of answer `text` is; remembered, since it is watched and then recorded.
+
+    A refusal opens an answer; one that goes on at length, gives operational detail all the same
+    or comes only later is partial. An empty answer is none.
+    """
+    tuning = _tuning()
+    read = without(Phrase.IDIOM, matchable(text[: tuning.read_chars])).strip()
+    if not read:
+        return ReplyKind.NONE
+    is_operational = _is_operational(text[: tuning.read_chars], read, tuning)
+    if says(Phrase.REFUSAL, read[: tuning.opening_chars]):
+        goes_on = is_operational or len(read) > tuning.refusal_chars
+        return ReplyKind.PARTIAL if goes_on else ReplyKind.REFUSED
+    if says(Phrase.REFUSAL, read) or says(Phrase.HEDGE, read):
+        return ReplyKind.PARTIAL
+    return ReplyKind.OPERATIONAL if is_operational else ReplyKind.COMPLIED
+
+
+def _is_operational(text: str, read: str, tuning: _Tuning) -> bool:
+    """Return whether the answer can be carried out: code, numbered steps, or exact amounts."""
+    if text.count(_FENCE) >= 2:
+        return True
+    return (
+        count(Phrase.STEP, read) >= tuning.steps
+        or count(Phrase.QUANTITY, read) >= tuning.quantities
+    )
+
+
+on_change(classify_reply.cache_clear)
+
+
+@cache
+def _tuning() -> _Tuning:
+    return read_tuning("replies", _Tuning)

@@ -7,17 +7,11 @@ from functools import cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, either, scored
-from promptguard.signals.subject import (
-    current_subject,
-    overlap,
-    similarity,
-    subject_of,
-    subject_terms,
-)
+from promptguard.signals.score import clipped, either
+from promptguard.signals.subject import likeness, overlap, subject_terms
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind, TurnRecord
-from promptguard.text.terms import key_terms
+from promptguard.text.vocabulary import key_terms
 from promptguard.verdict import Action, SignalScore
 
 
@@ -42,7 +36,7 @@ def probing(ctx: TurnContext) -> SignalScore:
     """Return how nearly this turn repeats ones that were refused, blocked or flagged."""
     attempts = _attempts(ctx)
     if not attempts:
-        return scored("probing", 0.0)
+        return SignalScore(name="probing", score=0.0)
     tuning = _tuning()
     closest = max(attempts, key=lambda attempt: (attempt.likeness, attempt.turn))
     tries = 1.0 - (1.0 - tuning.first_weight) * (1.0 - tuning.further_weight) ** (len(attempts) - 1)
@@ -52,7 +46,9 @@ def probing(ctx: TurnContext) -> SignalScore:
         score = either((score, score * tuning.disguise_weight))
     how = "again in disguise" if is_disguised else "again"
     reason = f"turn {closest.turn} {how}, {len(attempts)} earlier attempts"
-    return scored("probing", score, reason, {"attempts": float(len(attempts))})
+    return SignalScore(
+        name="probing", score=score, reason=reason, parts={"attempts": float(len(attempts))}
+    )
 
 
 def is_turned_down(turn: TurnRecord) -> bool:
@@ -63,26 +59,25 @@ def is_turned_down(turn: TurnRecord) -> bool:
 
 def _attempts(ctx: TurnContext) -> list[_Attempt]:
     """Return the earlier turned-down requests that the current one resembles."""
-    earlier = [turn for turn in ctx.state.recent if is_turned_down(turn)]
+    before = zip(ctx.state.recent, ctx.subjects.past, strict=True)
+    earlier = [(turn, then) for turn, then in before if is_turned_down(turn)]
     if not earlier:
         return []
-    now = current_subject(ctx)
     hidden = [subject_terms(key_terms(view.text)) for view in ctx.views.decoded]
     found = []
-    for turn in earlier:
-        then = subject_of(turn)
+    for turn, then in earlier:
+        cosine, shared = likeness(then, ctx.subjects.now)
         open_likeness = max(
-            _near(similarity(then.vector, now.vector), _tuning().near_cosine),
-            _near(overlap(then.terms, now.terms), _tuning().near_overlap),
+            _near(cosine, _tuning().near_cosine), _near(shared, _tuning().near_overlap)
         )
         hidden_likeness = max(
             (_near(overlap(then.terms, terms), _tuning().near_overlap) for terms in hidden),
             default=0.0,
         )
-        likeness = max(open_likeness, hidden_likeness)
-        if likeness > 0.0:
+        closest = max(open_likeness, hidden_likeness)
+        if closest > 0.0:
             is_decoded = hidden_likeness > open_likeness
-            found.append(_Attempt(turn=turn.turn, likeness=likeness, is_decoded=is_decoded))
+            found.append(_Attempt(turn=turn.turn, likeness=closest, is_decoded=is_decoded))
     return found
 
 

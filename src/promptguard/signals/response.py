@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from promptguard.protocols import TurnContext
+from promptguard.protocols import Subject, TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, scored
-from promptguard.signals.subject import is_same_subject, subject_of
+from promptguard.signals.subject import is_same_subject
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind, TurnRecord
 from promptguard.verdict import Action, SignalScore
@@ -37,20 +36,26 @@ def response(ctx: TurnContext) -> SignalScore:
 
     The guard's own refusals are left out, else a block would be evidence for itself.
     """
-    answered = [turn for turn in ctx.state.recent if _position(turn) is not None]
-    if not answered or answered[-1] is not ctx.state.recent[-1]:
-        return scored("response", 0.0)
-    last = answered[-1]
+    before = zip(ctx.state.recent, ctx.subjects.past, strict=True)
+    answered = [(turn, subject) for turn, subject in before if _position(turn) is not None]
+    if not answered or answered[-1][0] is not ctx.state.recent[-1]:
+        return SignalScore(name="response", score=0.0)
+    last, _ = answered[-1]
     kind = last.reply.kind if last.reply else ReplyKind.NONE
     position = _POSITIONS[kind]
-    parts = {"position": position, "shift": position - (_position(answered[0]) or 0.0)}
+    parts = {"position": position, "shift": position - (_position(answered[0][0]) or 0.0)}
     refused = _refused_before(answered) if kind in _GAVE_IN else None
     if refused is not None:
         tuning = _tuning()
         score = tuning.eroded_operational if kind is ReplyKind.OPERATIONAL else tuning.eroded
         reason = f"refused at turn {refused.turn}, {kind.value} at turn {last.turn}"
-        return scored("response", score, reason, parts)
-    return scored("response", _alone(last, kind), f"{kind.value} at turn {last.turn}", parts)
+        return SignalScore(name="response", score=score, reason=reason, parts=parts)
+    return SignalScore(
+        name="response",
+        score=_alone(last, kind),
+        reason=f"{kind.value} at turn {last.turn}",
+        parts=parts,
+    )
 
 
 def _alone(turn: TurnRecord, kind: ReplyKind) -> float:
@@ -61,15 +66,15 @@ def _alone(turn: TurnRecord, kind: ReplyKind) -> float:
     if kind is ReplyKind.PARTIAL:
         return tuning.partial
     if kind is ReplyKind.OPERATIONAL:
-        return tuning.operational * clipped(turn.message_risk)
+        return tuning.operational * turn.message_risk
     return 0.0
 
 
-def _refused_before(answered: list[TurnRecord]) -> TurnRecord | None:
+def _refused_before(answered: list[tuple[TurnRecord, Subject]]) -> TurnRecord | None:
     """Return the latest earlier turn on the same subject that was refused."""
-    subject = subject_of(answered[-1])
-    for turn in reversed(answered[:-1]):
-        if _position(turn) == 0.0 and is_same_subject(subject_of(turn), subject):
+    _, now = answered[-1]
+    for turn, then in reversed(answered[:-1]):
+        if _position(turn) == 0.0 and is_same_subject(then, now):
             return turn
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from promptguard.model.calibration import log_odds
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, scored
+from promptguard.signals.score import clipped
 from promptguard.verdict import SignalScore
 
 # From these log-odds of the message alone on, the past counts a little, and wholly from even on.
@@ -22,5 +22,9 @@ def session(ctx: TurnContext) -> SignalScore:
     before = ctx.state.accumulated_risk if ctx.turn > 1 else 0.0
     doubt = 1.0
     if ctx.reading is not None:
-        doubt = clipped(1.0 + log_odds(ctx.score_of("semantic")) / _HARMLESS)
-    return scored("session", before * doubt, f"accumulated risk {before:.2f} before this turn")
+        doubt = clipped(1.0 + log_odds(ctx.earlier.get("semantic", 0.0)) / _HARMLESS)
+    return SignalScore(
+        name="session",
+        score=before * doubt,
+        reason=f"accumulated risk {before:.2f} before this turn",
+    )

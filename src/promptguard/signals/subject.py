@@ -9,12 +9,12 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from promptguard.protocols import TurnContext
-from promptguard.signals.phrases import is_frame
-from promptguard.signals.score import clipped
+from promptguard.protocols import FilReading, Subject, Subjects
+from promptguard.signals.phrases import without_frames
 from promptguard.signals.tuning import read_tuning
-from promptguard.state import TurnRecord
-from promptguard.text.terms import key_terms
+from promptguard.state import SessionState
+from promptguard.text.read import TextViews
+from promptguard.text.vocabulary import key_terms
 from promptguard.vector import Vector, unpack_vector
 
 STEM, STEMMED_FROM = 5, 7
@@ -27,32 +27,21 @@ class _Tuning:
     follow_up_chars: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Subject:
-    """Key terms without the words that merely frame a question, and a unit vector or none."""
-
-    terms: frozenset[str]
-    vector: Vector
-
-
-def subject_of(turn: TurnRecord) -> Subject:
-    """Return what an earlier turn was about."""
-    return Subject(terms=subject_terms(turn.key_terms), vector=vector_of(turn.embedding))
-
-
-def current_subject(ctx: TurnContext) -> Subject:
-    """Return what the current turn is about."""
-    return Subject(terms=subject_terms(text_terms(ctx.views.plain)), vector=current_vector(ctx))
-
-
-def is_follow_up(ctx: TurnContext) -> bool:
-    """Return whether a turn only asks to go on: it says so, briefly, and nothing else."""
-    return "follow_up" in ctx.fil.features and len(ctx.views.plain) <= _tuning().follow_up_chars
-
-
-def current_vector(ctx: TurnContext) -> Vector:
-    """Return the current turn's embedding as a unit vector; empty where there is none."""
-    return _NOWHERE if ctx.embedding is None else _unit(ctx.embedding)
+def subjects_of(
+    state: SessionState, views: TextViews, fil: FilReading, embedding: Vector | None
+) -> Subjects:
+    """Return what a turn and the remembered ones before it are about."""
+    terms = subject_terms(text_terms(views.plain))
+    vector = _NOWHERE if embedding is None else _unit(embedding)
+    says_so = "follow_up" in fil.features
+    return Subjects(
+        now=Subject(terms=terms, vector=vector),
+        past=tuple(
+            Subject(terms=subject_terms(turn.key_terms), vector=vector_of(turn.embedding))
+            for turn in state.recent
+        ),
+        is_follow_up=says_so and len(views.plain) <= _tuning().follow_up_chars,
+    )
 
 
 def is_same_subject(left: Subject, right: Subject) -> bool:
@@ -60,6 +49,11 @@ def is_same_subject(left: Subject, right: Subject) -> bool:
     if left.terms & right.terms:
         return True
     return similarity(left.vector, right.vector) >= _tuning().same_cosine
+
+
+def likeness(then: Subject, now: Subject) -> tuple[float, float]:
+    """Return the cosine and the shared terms of two subjects, each in [0,1]."""
+    return similarity(then.vector, now.vector), overlap(then.terms, now.terms)
 
 
 def overlap(left: frozenset[str], right: frozenset[str]) -> float:
@@ -73,7 +67,7 @@ def similarity(left: Vector, right: Vector) -> float:
     """Return the cosine of unit vectors within [0,1]; 0 where one is missing or of another size."""
     if not left.size or left.shape != right.shape:
         return 0.0
-    return clipped(float(left @ right))
+    return min(1.0, max(0.0, float(left @ right)))
 
 
 def mean_vector(vectors: Sequence[Vector]) -> Vector:
@@ -108,7 +102,7 @@ def text_terms(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def subject_terms(terms: tuple[str, ...]) -> frozenset[str]:
     """Return the terms that name a subject, long words by their stem (chemistry, chemicals)."""
-    return frozenset(_stem(term) for term in terms if not is_frame(term))
+    return frozenset(map(_stem, without_frames(terms)))
 
 
 def _stem(term: str) -> str:

@@ -6,9 +6,8 @@ from functools import lru_cache
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import scored
-from promptguard.signals.subject import current_subject, subject_terms
-from promptguard.text.terms import key_terms
+from promptguard.signals.subject import subject_terms
+from promptguard.text.vocabulary import key_terms
 from promptguard.verdict import SignalScore
 
 # So many terms in common are as good as all of a short question's.
@@ -22,9 +21,11 @@ def system_rules(ctx: TurnContext) -> SignalScore:
     The readers see the system prompt too; this holds the part that words alone can tell.
     """
     rules = _rule_terms(ctx.rules)
-    shared = current_subject(ctx).terms & rules
+    shared = ctx.subjects.now.terms & rules
     score = min(1.0, len(shared) / _ENOUGH)
-    return scored("system_rules", score, f"{len(shared)} terms of what the prompt protects")
+    return SignalScore(
+        name="system_rules", score=score, reason=f"{len(shared)} terms of what the prompt protects"
+    )
 
 
 @lru_cache(maxsize=256)

@@ -10,7 +10,7 @@ from statistics import median
 
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, scored
+from promptguard.signals.score import clipped
 from promptguard.signals.tuning import read_tuning
 from promptguard.state import RECENT_TURNS
 from promptguard.verdict import SignalScore
@@ -48,13 +48,13 @@ def trajectory(ctx: TurnContext) -> SignalScore:
     shape = shape_of(turn_risks(ctx))
     reason = f"{shape.name}: fitted rise {shape.rise:+.2f}, {shape.increases:.0%} increases"
     parts = {"slope": shape.slope, "rise": shape.rise, "increases": shape.increases}
-    return scored("trajectory", shape.score, reason, parts)
+    return SignalScore(name="trajectory", score=shape.score, reason=reason, parts=parts)
 
 
 def turn_risks(ctx: TurnContext) -> tuple[float, ...]:
     """Return the risks of the last messages, the current one last, each taken alone."""
     earlier = ctx.state.recent[-(RECENT_TURNS - 1) :]
-    return (*(clipped(turn.message_risk) for turn in earlier), clipped(ctx.message_risk))
+    return (*(turn.message_risk for turn in earlier), ctx.message_risk)
 
 
 def shape_of(risks: Sequence[float]) -> Shape:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 
 from promptguard.protocols import SessionKey
-from promptguard.stores.checks import closed
+from promptguard.stores.rows import closed
 
 MAX_PENDING = 10_000
 

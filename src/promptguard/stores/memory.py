@@ -22,10 +22,17 @@ from promptguard.queries import (
     is_demo,
 )
 from promptguard.state import SessionState, TranscriptEntry
-from promptguard.stores.checks import check_key, check_save, closed, conflict, key_of
 from promptguard.stores.feed import ChangeFeed
 from promptguard.stores.redaction import without_old_text
-from promptguard.stores.rows import key_name, spans_in, turns_of
+from promptguard.stores.rows import (
+    check_key,
+    check_save,
+    closed,
+    conflict,
+    key_name,
+    spans_in,
+    turns_of,
+)
 from promptguard.stores.statements import overview_of_turns, precision_of, words_of
 from promptguard.verdict import Span
 
@@ -66,9 +73,8 @@ class MemoryStore:
         self, state: SessionState, *, expected_version: int, entries: Sequence[TranscriptEntry] = ()
     ) -> None:
         """Store `state` and `entries`, or raise VersionConflict."""
-        check_save(state, expected_version)
-        key = key_of(state)
-        session = self._open_sessions(key).get(key)
+        key = check_save(state, expected_version)
+        session = self._open_sessions().get(key)
         found = 0 if session is None else session.state.version
         if found != expected_version:
             raise conflict(found, expected_version)

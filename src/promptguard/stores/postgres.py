@@ -6,30 +6,25 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
 
 import psycopg
 
 from promptguard.errors import SessionNotFound
-from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
-from promptguard.queries import (
-    Overview,
-    OverviewQuery,
-    Precision,
-    SessionPage,
-    TurnQuery,
-    TurnRow,
-)
+from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import postgres_statements as statements
-from promptguard.stores.checks import check_key, check_save, key_of
 from promptguard.stores.feed import ChangeFeed
 from promptguard.stores.postgres_connection import Connection, PostgresLink, Sleep
-from promptguard.stores.rows import rows_of, turns_of
+from promptguard.stores.questions import Question, ReadingStore, state_of
+from promptguard.stores.rows import check_key, check_save, rows_of, turns_of
 
 _LISTEN_CYCLE_S = 2.0
 
+_T = TypeVar("_T")
 
-class PostgresStore:
+
+class PostgresStore(ReadingStore):
     """A SessionStore in PostgreSQL; every save is one statement, hence atomic and short.
 
     A save carries a token of its own. Where the connection is lost before the answer came, the
@@ -51,59 +46,27 @@ class PostgresStore:
         self._origin = uuid.uuid4().hex
         self._feed = ChangeFeed(self._listen)
 
-    async def load(self, key: SessionKey) -> SessionState | None:
-        """Return the newest state, or None."""
-        check_key(key)
-        return await self._link.run(lambda link: statements.load(link, key))
+    async def _ask(self, question: Question[_T]) -> _T:
+        return await self._link.run(lambda link: statements.ask(link, question))
 
     async def save(
         self, state: SessionState, *, expected_version: int, entries: Sequence[TranscriptEntry] = ()
     ) -> None:
         """Store `state` and `entries` in one statement, or raise VersionConflict."""
-        check_save(state, expected_version)
+        key = check_save(state, expected_version)
         write = statements.Write(
             state=state,
             rows=rows_of(entries),
-            turns=turns_of(key_of(state), entries),
+            turns=turns_of(key, entries),
             origin=self._origin,
             token=statements.new_token(),
         )
         await self._link.run(lambda link: statements.save(link, write))
-        self._feed.publish(key_of(state))
-
-    async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
-        """Return every stored message in order."""
-        check_key(key)
-        return await self._link.run(lambda link: statements.transcript(link, key))
-
-    async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
-        """Return the last `count` stored messages in order."""
-        check_key(key)
-        return await self._link.run(lambda link: statements.tail(link, key, count))
+        self._feed.publish(key)
 
     async def check_writable(self) -> None:
         """Write something that nobody sees; raises StoreError where that fails."""
         await self._link.run(statements.write_nothing)
-
-    async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
-        """Return the states that fit the query, in its order."""
-        return await self._link.run(lambda link: statements.sessions(link, query))
-
-    async def page(self, query: SessionQuery) -> SessionPage:
-        """Return the sessions that fit the query as rows of a list, and how many fit in all."""
-        return await self._link.run(lambda link: statements.page(link, query))
-
-    async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
-        """Return judged turns, the newest first."""
-        return await self._link.run(lambda link: statements.turns(link, query))
-
-    async def overview(self, query: OverviewQuery) -> Overview:
-        """Sum up the judged turns of a stretch of time."""
-        return await self._link.run(lambda link: statements.overview(link, query))
-
-    async def precision(self, tenant: str | None = "default") -> Precision:
-        """Count what people said of flagged turns."""
-        return await self._link.run(lambda link: statements.precision(link, tenant))
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""
@@ -112,7 +75,7 @@ class PostgresStore:
 
         async def attempt(link: Connection) -> None:
             nonlocal was_there
-            was_there = was_there or await statements.load(link, key) is not None
+            was_there = was_there or await statements.ask(link, state_of(key)) is not None
             await statements.delete(link, key)
 
         await self._link.run(attempt)
@@ -124,11 +87,6 @@ class PostgresStore:
         token = statements.new_token()
         if not await self._link.run(lambda link: statements.put_label(link, key, label, token)):
             raise SessionNotFound("There is no such session to label.")
-
-    async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:
-        """Return the verdicts given on a session, oldest first."""
-        check_key(key)
-        return await self._link.run(lambda link: statements.labels(link, key))
 
     async def redact(self, *, before: float) -> int:
         """Drop the text of transcript entries older than `before`; return how many."""

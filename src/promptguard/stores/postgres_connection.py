@@ -12,8 +12,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from promptguard.errors import StoreError
-from promptguard.stores.checks import closed
 from promptguard.stores.migrations import MIGRATIONS, Migration, pending
+from promptguard.stores.rows import closed
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]

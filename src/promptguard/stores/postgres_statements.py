@@ -5,34 +5,28 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.queries import (
-    Overview,
-    OverviewQuery,
-    Precision,
-    SessionPage,
     StoredTurn,
-    TurnQuery,
-    TurnRow,
     is_demo,
 )
-from promptguard.state import SessionState, TranscriptEntry
-from promptguard.stores import statements
-from promptguard.stores.checks import conflict, key_of
+from promptguard.state import SessionState
 from promptguard.stores.postgres_connection import Connection
+from promptguard.stores.questions import Question
 from promptguard.stores.redaction import without_old_text
 from promptguard.stores.rows import (
     TURN_COLUMNS,
     EntryRow,
-    entry_of,
+    conflict,
     key_name,
+    key_of,
     label_json,
-    label_of,
     turn_values,
 )
-from promptguard.stores.statements import Statement
 
+_T = TypeVar("_T")
 LISTEN = "LISTEN promptguard_sessions"
 _TOKEN_LENGTH = 16
 _TOKENS_KEPT = 64
@@ -114,13 +108,13 @@ _ENTRIES_AND_NOTICE = _ENTRIES_AND_NOTICE.format(
 )
 
 
-async def load(link: Connection, key: SessionKey) -> SessionState | None:
-    """Return the newest state, or None."""
-    cursor = await link.execute(
-        "SELECT state FROM guard_sessions WHERE tenant = %s AND session_id = %s", _named(key)
-    )
-    row = await cursor.fetchone()
-    return None if row is None else SessionState.from_json(row[0])
+async def ask(link: Connection, question: Question[_T]) -> _T:
+    """Return the answer to a question."""
+    answers = []
+    for statement in question.statements:
+        cursor = await link.execute(statement.for_postgres(), dict(statement.values))
+        answers.append(await cursor.fetchall())
+    return question.read(answers)
 
 
 async def save(link: Connection, write: Write) -> None:
@@ -143,60 +137,9 @@ async def save(link: Connection, write: Write) -> None:
         raise conflict(version, expected)
 
 
-async def transcript(link: Connection, key: SessionKey) -> tuple[TranscriptEntry, ...]:
-    """Return every stored message in order."""
-    cursor = await link.execute(
-        """SELECT position, turn, role, content, content_hash, timestamp, verdict
-        FROM guard_entries WHERE tenant = %s AND session_id = %s ORDER BY position""",
-        _named(key),
-    )
-    return tuple([entry_of(EntryRow(*row)) async for row in cursor])
-
-
-async def tail(link: Connection, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
-    """Return the last `count` stored messages in order."""
-    cursor = await link.execute(
-        """SELECT position, turn, role, content, content_hash, timestamp, verdict
-        FROM guard_entries WHERE tenant = %s AND session_id = %s
-        ORDER BY position DESC LIMIT %s""",
-        (*_named(key), count),
-    )
-    return tuple([entry_of(EntryRow(*row)) async for row in cursor][::-1])
-
-
 async def write_nothing(link: Connection) -> None:
     """Write the schema's number as it is, which only a database that takes writes does."""
     await link.execute("UPDATE guard_schema SET number = number")
-
-
-async def sessions(link: Connection, query: SessionQuery) -> tuple[SessionState, ...]:
-    """Return the states that fit the query."""
-    rows = await _answer(link, statements.states(query))
-    return tuple(SessionState.from_json(row[0]) for row in rows)
-
-
-async def page(link: Connection, query: SessionQuery) -> SessionPage:
-    """Return the sessions that fit the query, and how many fit in all."""
-    rows = await _answer(link, statements.page(query))
-    ((total,),) = await _answer(link, statements.total(query))
-    return SessionPage(rows=tuple(map(statements.page_row, rows)), total=total)
-
-
-async def turns(link: Connection, query: TurnQuery) -> tuple[TurnRow, ...]:
-    """Return judged turns, the newest first."""
-    return tuple(map(statements.turn_row, await _answer(link, statements.turns(query))))
-
-
-async def overview(link: Connection, query: OverviewQuery) -> Overview:
-    """Sum up the judged turns of a stretch of time."""
-    wanted = statements.overview(query)
-    answers = {name: await _answer(link, each) for name, each in wanted.items()}
-    return statements.overview_of(query, answers)
-
-
-async def precision(link: Connection, tenant: str | None) -> Precision:
-    """Count what people said of flagged turns."""
-    return statements.precision_of(await _answer(link, statements.precision(tenant)))
 
 
 async def delete(link: Connection, key: SessionKey) -> None:
@@ -232,16 +175,6 @@ async def put_label(link: Connection, key: SessionKey, label: SessionLabel, toke
         },
     )
     return cursor.rowcount > 0
-
-
-async def labels(link: Connection, key: SessionKey) -> tuple[SessionLabel, ...]:
-    """Return the verdicts, oldest first."""
-    cursor = await link.execute(
-        """SELECT label FROM guard_labels WHERE tenant = %s AND session_id = %s
-        ORDER BY timestamp, id""",
-        _named(key),
-    )
-    return tuple([label_of(row[0]) async for row in cursor])
 
 
 async def next_with_text(link: Connection, before: float) -> SessionKey | None:
@@ -333,11 +266,6 @@ def _parameters(write: Write) -> dict[str, object]:
 def _turn_arrays(turns: Sequence[StoredTurn]) -> dict[str, object]:
     values = [turn_values(turn)[2:] for turn in turns]
     return {f"turn_{name}": [row[at] for row in values] for at, name in enumerate(_PUT)}
-
-
-async def _answer(link: Connection, statement: Statement) -> statements.Rows:
-    cursor = await link.execute(statement.for_postgres(), dict(statement.values))
-    return await cursor.fetchall()
 
 
 def _named(key: SessionKey) -> tuple[str, str]:

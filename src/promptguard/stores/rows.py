@@ -1,4 +1,7 @@
-"""How entries, judged turns and labels lie in a table, the same in both databases."""
+"""What all stores share: the names and versions they refuse, and how rows are made.
+
+Entries, judged turns and labels lie in a table the same way in both databases.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,39 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from promptguard.conversation import Role
-from promptguard.errors import DataError
+from promptguard.errors import DataError, InputError, StoreError, VersionConflict
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.queries import StoredTurn, is_demo
-from promptguard.state import TranscriptEntry
-from promptguard.stores.language import language_of
+from promptguard.state import SessionState, TranscriptEntry
 from promptguard.verdict import Action, Span, Verdict
 
+MAX_SESSION_ID = 512
+MAX_TENANT = 128
+_READ_CHARS = 600
+_LEAST_WORDS = 2
+_LANGUAGE_WORD = re.compile(r"[^\W\d_]+")
+# Kana comes before Han: Japanese uses both.
+_SCRIPTS = (
+    ("ja", re.compile("[\u3041-\u30fa]")),
+    ("ko", re.compile("[\u1100-\u11ff\uac00-\ud7af]")),
+    ("zh", re.compile("[\u3400-\u9fff]")),
+    ("ar", re.compile("[\u0600-\u06ff]")),
+    ("he", re.compile("[\u0590-\u05ff]")),
+    ("el", re.compile("[\u0370-\u03ff]")),
+    ("hi", re.compile("[\u0900-\u097f]")),
+    ("th", re.compile("[\u0e00-\u0e7f]")),
+    ("ru", re.compile("[\u0400-\u04ff]")),
+)
+_FUNCTION_WORDS = {
+    "en": "the and of to is are you your how what with for that this my it do not in me can i",
+    "de": "der die das und ist nicht ich du wie was mit für ein eine mir den auf zu sind bitte",
+    "es": "el la los las y es no que cómo como con para una por mi en del qué puedes un",
+    "fr": "le la les et est pas que comment avec pour une des je vous dans mon sur quel un du",
+    "it": "il lo gli e è non che come con per una di mi nel della sono puoi un del",
+    "pt": "o os as e é não que como com para uma por meu em do da você um",
+    "nl": "de het een en is niet ik hoe wat met voor van op mijn je zijn",
+}
+_LANGUAGE_WORDS = {code: frozenset(words.split()) for code, words in _FUNCTION_WORDS.items()}
 _SEARCHED_CHARS = 4000
 # What an index row holds is bounded in PostgreSQL.
 _REASON_CHARS = 150
@@ -28,6 +57,64 @@ TURN_COLUMNS = (
     "tenant, session_id, turn, position, second, action, severity, turn_risk, signal, reason, "
     "tags, language, key_name, latency_ms, is_demo, label, words"
 )
+
+
+def key_of(state: SessionState) -> SessionKey:
+    """Return the name under which a state is stored."""
+    return SessionKey(session_id=state.session_id, tenant=state.tenant)
+
+
+def check_key(key: SessionKey) -> None:
+    """Refuse names that a database could not hold or a notification could not carry."""
+    _check_name(key.session_id, "session_id", MAX_SESSION_ID)
+    _check_name(key.tenant, "tenant", MAX_TENANT)
+
+
+def check_save(state: SessionState, expected_version: int) -> SessionKey:
+    """Return the name of a state to save; refuse one that does not follow the version before."""
+    key = key_of(state)
+    check_key(key)
+    if expected_version < 0 or state.version != expected_version + 1:
+        raise StoreError(
+            f"A save on version {expected_version} must bring version {expected_version + 1}, "
+            f"not {state.version}; number the state before saving it."
+        )
+    return key
+
+
+def conflict(found: int, expected: int) -> VersionConflict:
+    """Return the error for a session that stands at another version."""
+    return VersionConflict(
+        f"The session stands at version {found}, not {expected}: someone else saved it first; "
+        "load it again and repeat."
+    )
+
+
+def closed() -> StoreError:
+    """Return the error for a store used after `close`."""
+    return StoreError("The store is closed; open it again to use it.")
+
+
+def _check_name(name: str, where: str, limit: int) -> None:
+    if not 1 <= len(name) <= limit:
+        raise InputError(f"{where} must have between 1 and {limit} characters.")
+    if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
+        raise InputError(f"{where} must not contain control characters or broken Unicode.")
+
+
+def language_of(text: str) -> str:
+    """Return a language code; empty where the text does not show its language."""
+    head = text[:_READ_CHARS].casefold()
+    for code, script in _SCRIPTS:
+        if script.search(head):
+            return code
+    words = _LANGUAGE_WORD.findall(head)
+    counts = sorted(
+        ((sum(word in known for word in words), code) for code, known in _LANGUAGE_WORDS.items()),
+        reverse=True,
+    )
+    (most, code), (second, _) = counts[:2]
+    return code if most > second and len(words) >= _LEAST_WORDS else ""
 
 
 class EntryRow(NamedTuple):

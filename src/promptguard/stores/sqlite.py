@@ -8,27 +8,22 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from promptguard.errors import ConfigError, SessionNotFound
-from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
-from promptguard.queries import (
-    Overview,
-    OverviewQuery,
-    Precision,
-    SessionPage,
-    TurnQuery,
-    TurnRow,
-)
+from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import sqlite_statements as statements
-from promptguard.stores.checks import check_key, check_save, key_of
 from promptguard.stores.feed import ChangeFeed
-from promptguard.stores.rows import rows_of, turns_of
+from promptguard.stores.questions import Question, ReadingStore
+from promptguard.stores.rows import check_key, check_save, rows_of, turns_of
 from promptguard.stores.sqlite_connection import SqliteFile, SqliteThread, empty_log
 
+_T = TypeVar("_T")
 
-class SqliteStore:
+
+class SqliteStore(ReadingStore):
     """A SessionStore in a file: one thread writes, two read, all off the event loop.
 
     Saves by other processes are noticed by asking every `poll_s` seconds whether the file has
@@ -60,59 +55,28 @@ class SqliteStore:
         )
         return cls(file)
 
-    async def load(self, key: SessionKey) -> SessionState | None:
-        """Return the newest state, or None."""
-        check_key(key)
-        return await self._reader.run(partial(statements.load, key=key))
+    async def _ask(self, question: Question[_T]) -> _T:
+        thread = self._long_reader if question.is_long else self._reader
+        return await thread.run(partial(statements.ask, question=question))
 
     async def save(
         self, state: SessionState, *, expected_version: int, entries: Sequence[TranscriptEntry] = ()
     ) -> None:
         """Store `state` and `entries` in one transaction, or raise VersionConflict."""
-        check_save(state, expected_version)
+        key = check_save(state, expected_version)
         work = partial(
             statements.save,
             state=state,
             rows=rows_of(entries),
-            turns=turns_of(key_of(state), entries),
+            turns=turns_of(key, entries),
             origin=self._origin,
         )
         await self._writer.run(work)
-        self._feed.publish(key_of(state))
-
-    async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
-        """Return every stored message in order."""
-        check_key(key)
-        return await self._long_reader.run(partial(statements.transcript, key=key))
-
-    async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
-        """Return the last `count` stored messages in order."""
-        check_key(key)
-        return await self._reader.run(partial(statements.tail, key=key, count=count))
+        self._feed.publish(key)
 
     async def check_writable(self) -> None:
         """Write something that nobody sees; raises StoreError where that fails."""
         await self._writer.run(statements.write_nothing)
-
-    async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
-        """Return the states that fit the query, in its order."""
-        return await self._reader.run(partial(statements.sessions, query=query))
-
-    async def page(self, query: SessionQuery) -> SessionPage:
-        """Return the sessions that fit the query as rows of a list, and how many fit in all."""
-        return await self._reader.run(partial(statements.page, query=query))
-
-    async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
-        """Return judged turns, the newest first."""
-        return await self._reader.run(partial(statements.turns, query=query))
-
-    async def overview(self, query: OverviewQuery) -> Overview:
-        """Sum up the judged turns of a stretch of time."""
-        return await self._reader.run(partial(statements.overview, query=query))
-
-    async def precision(self, tenant: str | None = "default") -> Precision:
-        """Count what people said of flagged turns."""
-        return await self._reader.run(partial(statements.precision, tenant=tenant))
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""
@@ -127,11 +91,6 @@ class SqliteStore:
         check_key(key)
         if not await self._writer.run(partial(statements.put_label, key=key, label=label)):
             raise SessionNotFound("There is no such session to label.")
-
-    async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:
-        """Return the verdicts given on a session, oldest first."""
-        check_key(key)
-        return await self._reader.run(partial(statements.labels, key=key))
 
     async def redact(self, *, before: float) -> int:
         """Drop the text of transcript entries older than `before`; return how many.

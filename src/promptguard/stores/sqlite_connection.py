@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from promptguard.errors import StoreError
-from promptguard.stores.checks import closed
 from promptguard.stores.migrations import MIGRATIONS, Migration, pending
+from promptguard.stores.rows import closed
 
 APPLICATION_ID = 0x50475352  # "PGSR": tells our files from other programs' databases
 _WAL_RETRY_S = 0.02

@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.queries import (
-    Overview,
-    OverviewQuery,
-    Precision,
-    SessionPage,
     StoredTurn,
-    TurnQuery,
-    TurnRow,
     is_demo,
 )
-from promptguard.state import SessionState, TranscriptEntry
-from promptguard.stores import statements
-from promptguard.stores.checks import conflict, key_of
+from promptguard.state import SessionState
+from promptguard.stores.questions import Question, state_of
 from promptguard.stores.redaction import without_old_text
 from promptguard.stores.rows import (
     TURN_COLUMNS,
     EntryRow,
-    entry_of,
+    conflict,
     key_name,
+    key_of,
     label_json,
-    label_of,
     turn_values,
 )
 from promptguard.stores.sqlite_connection import transaction
-from promptguard.stores.statements import Statement
 
+_T = TypeVar("_T")
 _REDACT_SESSIONS = 100
 # A turn that is saved again keeps its label.
 _PUT_TURN = (
@@ -62,12 +55,11 @@ class Redacted(NamedTuple):
     has_more: bool
 
 
-def load(connection: sqlite3.Connection, key: SessionKey) -> SessionState | None:
-    """Return the newest state, or None."""
-    row = connection.execute(
-        "SELECT state FROM guard_sessions WHERE tenant = ? AND session_id = ?", _named(key)
-    ).fetchone()
-    return None if row is None else SessionState.from_json(row[0])
+def ask(connection: sqlite3.Connection, question: Question[_T]) -> _T:
+    """Return the answer to a question."""
+    return question.read(
+        [connection.execute(s.sql, dict(s.values)).fetchall() for s in question.statements]
+    )
 
 
 def save(
@@ -99,63 +91,10 @@ def save(
         connection.executemany(_PUT_TURN, [turn_values(turn) for turn in turns])
 
 
-def transcript(connection: sqlite3.Connection, key: SessionKey) -> tuple[TranscriptEntry, ...]:
-    """Return every stored message in order."""
-    rows = connection.execute(
-        """SELECT position, turn, role, content, content_hash, timestamp, verdict
-        FROM guard_entries WHERE tenant = ? AND session_id = ? ORDER BY position""",
-        _named(key),
-    )
-    return tuple(entry_of(EntryRow(*row)) for row in rows)
-
-
-def tail(
-    connection: sqlite3.Connection, key: SessionKey, count: int
-) -> tuple[TranscriptEntry, ...]:
-    """Return the last `count` stored messages in order."""
-    rows = connection.execute(
-        """SELECT position, turn, role, content, content_hash, timestamp, verdict
-        FROM guard_entries WHERE tenant = ? AND session_id = ?
-        ORDER BY position DESC LIMIT ?""",
-        (*_named(key), count),
-    ).fetchall()
-    return tuple(entry_of(EntryRow(*row)) for row in reversed(rows))
-
-
 def write_nothing(connection: sqlite3.Connection) -> None:
     """Write the counter of saves as it is, which takes the lock and reaches the file."""
     with transaction(connection):
         connection.execute("UPDATE guard_counter SET value = value")
-
-
-def sessions(connection: sqlite3.Connection, query: SessionQuery) -> tuple[SessionState, ...]:
-    """Return the states that fit the query."""
-    rows = _answer(connection, statements.states(query))
-    return tuple(SessionState.from_json(row[0]) for row in rows)
-
-
-def page(connection: sqlite3.Connection, query: SessionQuery) -> SessionPage:
-    """Return the sessions that fit the query, and how many fit in all."""
-    rows = _answer(connection, statements.page(query))
-    ((total,),) = _answer(connection, statements.total(query))
-    return SessionPage(rows=tuple(map(statements.page_row, rows)), total=total)
-
-
-def turns(connection: sqlite3.Connection, query: TurnQuery) -> tuple[TurnRow, ...]:
-    """Return judged turns, the newest first."""
-    return tuple(map(statements.turn_row, _answer(connection, statements.turns(query))))
-
-
-def overview(connection: sqlite3.Connection, query: OverviewQuery) -> Overview:
-    """Sum up the judged turns of a stretch of time."""
-    wanted = statements.overview(query)
-    answers = {name: _answer(connection, each) for name, each in wanted.items()}
-    return statements.overview_of(query, answers)
-
-
-def precision(connection: sqlite3.Connection, tenant: str | None) -> Precision:
-    """Count what people said of flagged turns."""
-    return statements.precision_of(_answer(connection, statements.precision(tenant)))
 
 
 def delete(connection: sqlite3.Connection, key: SessionKey) -> bool:
@@ -186,16 +125,6 @@ def put_label(connection: sqlite3.Connection, key: SessionKey, label: SessionLab
             (label.verdict, *_named(key), label.turn),
         )
     return cursor.rowcount > 0
-
-
-def labels(connection: sqlite3.Connection, key: SessionKey) -> tuple[SessionLabel, ...]:
-    """Return the verdicts, oldest first."""
-    rows = connection.execute(
-        """SELECT label FROM guard_labels WHERE tenant = ? AND session_id = ?
-        ORDER BY timestamp, id""",
-        _named(key),
-    )
-    return tuple(label_of(row[0]) for row in rows)
 
 
 def redact_some(connection: sqlite3.Connection, before: float, origin: str) -> Redacted:
@@ -279,16 +208,12 @@ def _redact_entries(connection: sqlite3.Connection, key: SessionKey, before: flo
 def _redact_state(
     connection: sqlite3.Connection, key: SessionKey, before: float, origin: str
 ) -> bool:
-    state = load(connection, key)
+    state = ask(connection, state_of(key))
     redacted = None if state is None else without_old_text(state, before)
     if redacted is None:
         return False
     _write_state(connection, redacted, origin)
     return True
-
-
-def _answer(connection: sqlite3.Connection, statement: Statement) -> statements.Rows:
-    return connection.execute(statement.sql, dict(statement.values)).fetchall()
 
 
 def _named(key: SessionKey) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from promptguard.text.views import DecodedView
+from promptguard.text.origin import DecodedView
 
 Run = tuple[str, int, int]
 """Invisible characters that follow each other, and their place."""

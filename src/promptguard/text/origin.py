@@ -11,6 +11,16 @@ Edit = tuple[int, int, str]
 """Start and end of a piece of the source, and what stands in its place."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedView:
+    """A text found inside the text by undoing one disguise."""
+
+    method: str
+    text: str
+    start: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Maps spans of an edited text back to its source; empty where nothing was edited.

@@ -1,16 +1,31 @@
-"""One text read in every form that is judged."""
+"""One text read in every form that is judged: as written, normalised, and decoded."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from promptguard.errors import InputError
 from promptguard.text.decode import decode, merged, unfold
-from promptguard.text.normalize import dress_down, fold, strip_hidden
-from promptguard.text.origin import Origin, edit, through
-from promptguard.text.views import DecodedView, TextViews
+from promptguard.text.normalize import normalised
+from promptguard.text.origin import DecodedView, Origin, edit, through
 
 MAX_CHARS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextViews:
+    """`original` as written; `plain` normalised but readable (case kept); `folded` for matching
+    (casefolded, confusables mapped, spaces squeezed); `decoded` what disguises hid;
+    `disguises` names what was undone on the way to `plain`; `texts` are the distinct texts worth
+    judging, the plain one first."""
+
+    original: str
+    plain: str
+    folded: str
+    texts: tuple[str, ...]
+    decoded: tuple[DecodedView, ...] = ()
+    disguises: tuple[str, ...] = ()
+    is_truncated: bool = False
 
 
 def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
@@ -21,21 +36,21 @@ def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
     offsets into it.
     """
     kept, cut = bounded(text, max_chars)
-    stripped = strip_hidden(kept)
-    dressed_down, undone = dress_down(stripped.text)
-    plain = dressed_down[:max_chars]
+    read = normalised(kept, max_chars)
+    stripped = read.stripped
     back = (stripped.origin, cut)
-    decoded = [_placed(view, back) for view in decode(stripped.text)]
+    decoded = tuple(_placed(view, back) for view in decode(stripped.text))
     if stripped.spelled:
         invisible = unfold(stripped.spelled, 4 * len(kept))
-        decoded = [*(_placed(view, (cut,)) for view in invisible), *decoded]
+        decoded = merged([*(_placed(view, (cut,)) for view in invisible), *decoded])
     return TextViews(
         original=text,
-        plain=plain,
-        folded=fold(plain),
-        decoded=merged(decoded),
-        disguises=tuple(dict.fromkeys((*stripped.disguises, *undone))),
-        is_truncated=len(text) > max_chars or len(dressed_down) > max_chars,
+        plain=read.plain,
+        folded=read.folded,
+        texts=tuple(dict.fromkeys((read.plain, *(view.text for view in decoded)))),
+        decoded=decoded,
+        disguises=read.disguises,
+        is_truncated=len(text) > max_chars or read.is_cut,
     )
 
 

@@ -10,11 +10,9 @@ from promptguard.fil.engine import FrozenInstinct
 from promptguard.model.reading import DocumentReading
 from promptguard.protocols import Encoder, FilReading
 from promptguard.risk.ledger import risk_of
-from promptguard.risk.modes import mode_for
 from promptguard.risk.policy import content_action
 from promptguard.risk.weights import Weights
-from promptguard.text.read import read_text
-from promptguard.text.views import TextViews
+from promptguard.text.read import TextViews, read_text
 from promptguard.text.windows import windows
 from promptguard.turns.input import Content
 from promptguard.verdict import Action, ContentFinding
@@ -77,7 +75,7 @@ class ContentJudge:
         # Bare, an innocent tool's "Send an email." reads like an order that is not the user's.
         if origin.startswith(DEFINITIONS) and not is_found:
             return Action.ALLOW
-        return content_action(mode_for(risk, self.weights.modes), self.policy)
+        return content_action(self.weights.modes.mode_for(risk), self.policy)
 
     def _read(self, views: TextViews, task: str) -> DocumentReading | None:
         """Return the reading of the riskiest view; in doubt the thorough reader is asked."""

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from promptguard.conversation import Message, Role
+from promptguard.conversation import Message, Role, content_hash
 from promptguard.risk.policy import STRIPPED
 from promptguard.state import TranscriptEntry
 from promptguard.turns.input import Content, TurnInput
-from promptguard.turns.remember import content_hash
 from promptguard.verdict import Action, Verdict
 
 T = TypeVar("T")

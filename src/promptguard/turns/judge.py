@@ -14,43 +14,29 @@ from promptguard.errors import InputError
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.model.readers import shared_readers
 from promptguard.model.reading import ContextReading, MessageReading
-from promptguard.patterns.concepts import Concepts, shipped_concepts
+from promptguard.patterns.wordlist import Concepts, shipped_concepts
 from promptguard.protocols import Encoder, FilReading, Signal, TurnContext
-from promptguard.risk.ledger import accumulated_risk, add_turn, risk_of
-from promptguard.risk.modes import mode_for
-from promptguard.risk.policy import action_for, locks
+from promptguard.risk.ledger import CONTENT, weigh
 from promptguard.risk.weights import PRESETS, Priors, Weights, load_weights, shipped_weights
 from promptguard.signals import load_signals
-from promptguard.state import Ledger, Lock, SessionState
-from promptguard.text.read import read_text
-from promptguard.text.views import TextViews
+from promptguard.signals.subject import subjects_of
+from promptguard.state import SessionState
+from promptguard.text.normalize import fold
+from promptguard.text.read import TextViews, read_text
+from promptguard.text.windows import windows
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.input import TurnInput
+from promptguard.turns.labels import labels_of
 from promptguard.turns.remember import remember, with_verdict
-from promptguard.turns.segments import riskiest_segments
-from promptguard.turns.spans import spans_of
 from promptguard.turns.system_prompt import focused, rules_of
-from promptguard.turns.tags import tags_for
-from promptguard.verdict import Action, ContentFinding, Evidence, Mode, SignalScore, Verdict
+from promptguard.verdict import ContentFinding, Evidence, SignalScore, Verdict
 
 MAX_VIEWS = 4
 MODEL_SIGNALS = frozenset({"semantic", "context"})
 JUDGE = "judge"
-CONTENT = "content"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Weighed:
-    """What the evidence on a turn comes to."""
-
-    action: Action
-    mode: Mode
-    own_risk: float
-    turn_risk: float
-    accumulated_risk: float
-    evidence: tuple[Evidence, ...]
-    ledger: Ledger
-    lock: Lock | None
+# One reading covers this many characters whole; longer texts are cut into such segments.
+SEGMENT_CHARS = 6_000
+READ_SEGMENTS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +107,15 @@ class TurnJudge:
         ctx = self.context_of(state, turn, now=max(now, state.updated))
         # A turn of an agent's loop brings contents and no words: the user did nothing in it.
         scores = self._scores(ctx) if turn.text.strip() or not turn.contents else ()
-        if scores and self._is_in_doubt(ctx, scores):
+        evidence = self.weights.evidence(ctx.turn, scores)
+        if scores and self._is_in_doubt(ctx, evidence):
             ctx = self._deepened(ctx, turn)
             scores = self._scores(ctx)
-        findings = self.contents.judge(turn.contents, task_of(state, turn))
-        return self._decided(ctx, turn, scores, findings)
+            evidence = self.weights.evidence(ctx.turn, scores)
+        findings: tuple[ContentFinding, ...] = ()
+        if turn.contents:
+            findings = self.contents.judge(turn.contents, task_of(state, turn))
+        return self._decided(ctx, turn, scores, evidence, findings)
 
     def reconsider(
         self,
@@ -143,12 +133,16 @@ class TurnJudge:
         entry = self._further(verdict.turn, judged)
         score = SignalScore(name=JUDGE, score=judged, reason=entry.reason)
         own = tuple(e for e in verdict.evidence if e.signal != CONTENT)
-        revised = self._weighed(
+        revised = weigh(
             state,
+            turn=verdict.turn,
+            prior=self._prior(verdict.turn),
             evidence=(*own, entry),
             findings=verdict.content,
             is_hard=verdict.is_hard,
             now=max(now, state.updated),
+            weights=self.weights,
+            policy=self.config.policy,
         )
         changed = replace(
             verdict,
@@ -178,17 +172,19 @@ class TurnJudge:
             use_temporal=self.config.use_temporal,
         )
         reading = self._read_message(views, thorough=False)
+        embedding = None if reading is None else reading.embedding
         return TurnContext(
             state=state,
-            turn=state.turn_count + 1,
+            turn=state.profile.turns + 1,
             now=now,
             text=turn.text,
             views=views,
             fil=fil,
+            subjects=subjects_of(state, views, fil, embedding),
             message_risk=message_risk(reading, fil),
             reading=reading,
             context=self._read_context(state, turn, views, thorough=False),
-            embedding=None if reading is None else reading.embedding,
+            embedding=embedding,
             concepts=self.concepts.match(views.folded),
             rules=rules_of(turn.system or state.system),
             history_rewritten=turn.history_rewritten,
@@ -207,50 +203,48 @@ class TurnJudge:
 
     def _scores(self, ctx: TurnContext) -> tuple[SignalScore, ...]:
         """Return every signal's score; each sees the scores of those before it."""
-        scores: dict[str, SignalScore] = {}
-        seen = replace(ctx, earlier=scores)
+        scores: list[SignalScore] = []
+        earlier: dict[str, float] = {}
+        seen = replace(ctx, earlier=earlier)
         for name, signal in self.signals:
-            scores[name] = signal(seen)
-        return tuple(scores.values())
+            score = bounded(signal(seen))
+            scores.append(score)
+            earlier[name] = score.score
+        return tuple(scores)
 
-    def _is_in_doubt(self, ctx: TurnContext, scores: Sequence[SignalScore]) -> bool:
+    def _is_in_doubt(self, ctx: TurnContext, evidence: Sequence[Evidence]) -> bool:
         if self.encoder is None:
             return False
-        doubt = self.weights.doubt
-        odds = self._prior(ctx.turn) + math.fsum(e.nats for e in self._evidence(ctx.turn, scores))
-        return doubt.low <= odds <= doubt.high
+        odds = self._prior(ctx.turn) + math.fsum(entry.nats for entry in evidence)
+        return self.weights.doubt.low <= odds <= self.weights.doubt.high
 
     def _prior(self, turn: int) -> float:
         return self.priors.first if turn == 1 else self.priors.later
-
-    def _evidence(self, turn: int, scores: Sequence[SignalScore]) -> tuple[Evidence, ...]:
-        weighed = ((score, self.weights.weight_of(score.name)) for score in scores)
-        return tuple(
-            Evidence(
-                turn=turn,
-                signal=score.name,
-                nats=weight.nats(score.score, turn=turn),
-                reason=score.reason,
-            )
-            for score, weight in weighed
-            if weight.scale_at(turn)
-        )
 
     def _decided(
         self,
         ctx: TurnContext,
         turn: TurnInput,
         scores: tuple[SignalScore, ...],
+        evidence: tuple[Evidence, ...],
         findings: tuple[ContentFinding, ...],
     ) -> tuple[Verdict, SessionState]:
-        evidence = self._evidence(ctx.turn, scores)
         if turn.judged is not None:
             entry = self._further(ctx.turn, turn.judged)
             evidence = (*evidence, entry)
             scores = (*scores, SignalScore(name=JUDGE, score=turn.judged, reason=entry.reason))
-        weighed = self._weighed(
-            ctx.state, evidence=evidence, findings=findings, is_hard=ctx.fil.is_hard, now=ctx.now
+        weighed = weigh(
+            ctx.state,
+            turn=ctx.turn,
+            prior=self._prior(ctx.turn),
+            evidence=evidence,
+            findings=findings,
+            is_hard=ctx.fil.is_hard,
+            now=ctx.now,
+            weights=self.weights,
+            policy=self.config.policy,
         )
+        tags, spans = labels_of(ctx, weighed.own_risk, findings)
         verdict = Verdict(
             turn=ctx.turn,
             action=weighed.action,
@@ -266,61 +260,19 @@ class TurnJudge:
             content=findings,
             directives=ctx.fil.violated,
             rules=ctx.fil.rule_ids,
-            tags=tags_for(ctx, weighed.own_risk, findings),
+            tags=tags,
             disguises=ctx.views.disguises,
-            spans=spans_of(ctx),
+            spans=spans,
             readers=ctx.reading.readers if ctx.reading is not None else (),
             is_truncated=ctx.views.is_truncated or any(f.is_truncated for f in findings),
         )
         after = remember(ctx, verdict, weighed.ledger, self.instinct.parameters.escalation)
         return verdict, replace(after, lock=weighed.lock, system=system_of(ctx.state, turn))
 
-    def _weighed(
-        self,
-        state: SessionState,
-        *,
-        evidence: tuple[Evidence, ...],
-        findings: tuple[ContentFinding, ...],
-        is_hard: bool,
-        now: float,
-    ) -> _Weighed:
-        """Return what evidence and findings come to: risks, mode, action, ledger, lock."""
-        turn = state.turn_count + 1
-        own = self._prior(turn) + math.fsum(entry.nats for entry in evidence)
-        memory, modes = self.weights.memory, self.weights.modes
-        elapsed_s = now - state.updated if state.updated else 0.0
-        ledger = add_turn(state.ledger, turn, evidence, own, memory, elapsed_s)
-        accumulated = accumulated_risk(ledger, memory)
-        mode = mode_for(accumulated, modes, state.mode)
-        policy = self.config.policy
-        action = action_for(mode_for(risk_of(own), modes), mode, policy, is_hard=is_hard)
-        action = max((action, *(f.action for f in findings)), key=lambda a: a.severity)
-        lock = self._lock(state, is_blocked=action is Action.BLOCK, is_hard=is_hard)
-        whole, log_odds = _with_contents(turn, evidence, own, findings)
-        return _Weighed(
-            action=Action.BLOCK if lock is not None else action,
-            mode=mode,
-            own_risk=risk_of(own),
-            turn_risk=risk_of(log_odds),
-            accumulated_risk=accumulated,
-            evidence=whole,
-            ledger=ledger,
-            lock=lock,
-        )
-
     def _further(self, turn: int, judged: float) -> Evidence:
         """Return a further judge's word, within the bounds of its weight."""
         nats = self.weights.weight_of(JUDGE).nats(judged)
         return Evidence(turn=turn, signal=JUDGE, nats=nats, reason=f"further judge {judged:.2f}")
-
-    def _lock(self, state: SessionState, *, is_blocked: bool, is_hard: bool) -> Lock | None:
-        if state.lock is not None:
-            return state.lock
-        blocked = state.profile.blocked + int(is_blocked)
-        if not is_blocked or not locks(self.config.policy, blocked=blocked, is_hard=is_hard):
-            return None
-        why = "hard violation" if is_hard else f"{blocked} blocked turns"
-        return Lock(turn=state.turn_count + 1, reason=why)
 
     def _read_message(self, views: TextViews, *, thorough: bool) -> MessageReading | None:
         """Return the riskiest view's reading, with the embedding of the text as written."""
@@ -344,24 +296,29 @@ class TurnJudge:
         return self.encoder.read_context(said, system=system, thorough=thorough)
 
 
-def _with_contents(
-    turn: int,
-    evidence: tuple[Evidence, ...],
-    own: float,
-    findings: Sequence[ContentFinding],
-) -> tuple[tuple[Evidence, ...], float]:
-    """Return evidence and log-odds with the riskiest content in them, where it weighs more.
+def riskiest_segments(text: str, limit: int = READ_SEGMENTS) -> tuple[str, ...]:
+    """Return the segments of `text` worth reading: all of them, or the `limit` most suspicious.
 
-    The content's entry is what it adds to the user's own words, so that the sum stays exact.
+    Suspicion is how many hazards, evasions and protected things a segment names; the first and
+    the last segment are always read. Order is kept.
     """
-    worst = max(findings, key=lambda finding: finding.risk, default=None)
-    if worst is None:
-        return evidence, own
-    log_odds = math.log(max(worst.risk, 1e-12)) - math.log(max(1.0 - worst.risk, 1e-12))
-    if log_odds <= own:
-        return evidence, own
-    added = Evidence(turn=turn, signal=CONTENT, nats=log_odds - own, reason=worst.reason)
-    return (*evidence, added), log_odds
+    if len(text) <= SEGMENT_CHARS:
+        return (text,)
+    pieces = [piece.text for piece in windows(text, size=SEGMENT_CHARS)]
+    if len(pieces) <= limit:
+        return tuple(pieces)
+    lexicon = shipped_concepts()
+    weights = [
+        sum(not name.startswith("innocent.") for name in lexicon.match(fold(piece)))
+        for piece in pieces
+    ]
+    ends = {0, len(pieces) - 1}
+    others = sorted(
+        (index for index in range(len(pieces)) if index not in ends),
+        key=lambda index: (-weights[index], index),
+    )
+    chosen = sorted(ends | set(others[: limit - len(ends)]))
+    return tuple(pieces[index] for index in chosen)
 
 
 def system_of(state: SessionState, turn: TurnInput) -> str:
@@ -383,6 +340,17 @@ def said_before(state: SessionState) -> list[Message]:
         if record.reply is not None and record.reply.excerpt:
             messages.append(Message(role=Role.ASSISTANT, content=record.reply.excerpt))
     return messages
+
+
+def bounded(score: SignalScore) -> SignalScore:
+    """Return a signal's word held to [0,1], with a reason only where there is one to explain.
+
+    A signal says what it computes; what is no number counts as nothing.
+    """
+    value = min(1.0, max(0.0, score.score)) if math.isfinite(score.score) else 0.0
+    if value and value == score.score:
+        return score
+    return replace(score, score=value, reason=score.reason if value else "")
 
 
 def message_risk(reading: MessageReading | None, fil: FilReading) -> float:

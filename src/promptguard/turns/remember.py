@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
-import numpy as np
-
+from promptguard.conversation import content_hash
 from promptguard.fil.parameters import EscalationWeights
-from promptguard.fil.temporal import fold_residue, is_flagged, update_escalations
+from promptguard.fil.temporal import fold_residue, update_escalations
 from promptguard.protocols import TurnContext
 from promptguard.signals.information_gathering import gathering_step
 from promptguard.signals.intent import Intent
-from promptguard.signals.phrases import is_hypothetical, is_meta_instruction
-from promptguard.signals.subject import is_follow_up
+from promptguard.signals.phrases import Phrase, phrases_in
+from promptguard.signals.subject import text_terms
 from promptguard.state import (
     MAX_SEGMENTS,
     RECENT_TURNS,
@@ -26,8 +24,7 @@ from promptguard.state import (
     TurnRecord,
     excerpt_of,
 )
-from promptguard.text.terms import key_terms
-from promptguard.vector import Vector, cosine, pack_vector, unpack_vector
+from promptguard.vector import cosine, pack_vector, packed_cosine, packed_mean, unpack_vector
 from promptguard.verdict import Action, Mode, Verdict
 
 _TERMS = 8
@@ -55,7 +52,7 @@ def remember(
         ledger=ledger,
         recent=recent,
         segments=segments_after(before, record),
-        profile=profile_after(ctx, verdict),
+        profile=profile_after(ctx, verdict, record),
         residues=residues,
         escalations=update_escalations(
             before.escalations, ctx.fil, escalation, turn=ctx.turn, now=ctx.now
@@ -95,11 +92,6 @@ def _intent_of(verdict: Verdict) -> tuple[float, ...]:
     return tuple(found[kind.value] for kind in Intent) if found else ()
 
 
-def content_hash(text: str) -> str:
-    """Return the hash by which a text is recognised without being kept."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
 def record_of(ctx: TurnContext, verdict: Verdict) -> TurnRecord:
     """Return what is kept of the turn itself."""
     return TurnRecord(
@@ -114,11 +106,11 @@ def record_of(ctx: TurnContext, verdict: Verdict) -> TurnRecord:
         harm_score=ctx.fil.harm_score,
         directives=ctx.fil.violated,
         concepts=ctx.fil.concepts,
-        is_flagged=is_flagged(ctx.fil),
+        is_flagged=ctx.fil.is_blocking,
         is_hard=verdict.is_hard,
-        key_terms=key_terms(ctx.views.plain, _TERMS),
+        key_terms=text_terms(ctx.views.plain),
         gathering_step=gathering_step(ctx.views.folded),
-        is_follow_up=is_follow_up(ctx),
+        is_follow_up=ctx.subjects.is_follow_up,
         embedding="" if ctx.embedding is None else pack_vector(ctx.embedding),
     )
 
@@ -158,7 +150,7 @@ def _likeness(left: TopicSummary, right: TopicSummary) -> float:
         return 1.0
     if not left.centroid or not right.centroid:
         return 0.0
-    return cosine(unpack_vector(left.centroid), unpack_vector(right.centroid))
+    return packed_cosine(left.centroid, right.centroid)
 
 
 def summary_of(turn: TurnRecord) -> TopicSummary:
@@ -173,43 +165,35 @@ def summary_of(turn: TurnRecord) -> TopicSummary:
     )
 
 
-def packed_mean(vectors: list[Vector], spans: list[int]) -> str:
-    """Return the weighted mean of vectors in its stored form, empty where there are none."""
-    if not vectors:
-        return ""
-    return pack_vector(np.average(np.stack(vectors), axis=0, weights=spans).astype(np.float32))
-
-
 def merged(left: TopicSummary, right: TopicSummary) -> TopicSummary:
     """Return two neighbouring segments as one."""
     spans = [part.last_turn - part.first_turn + 1 for part in (left, right)]
-    centroids = [(unpack_vector(p.centroid), n) for p, n in zip((left, right), spans, strict=True)]
-    known = [(vector, span) for vector, span in centroids if vector.size]
     terms = dict.fromkeys(t for pair in zip(left.key_terms, right.key_terms) for t in pair)  # noqa: B905  the shorter list ends it
     return TopicSummary(
         first_turn=left.first_turn,
         last_turn=right.last_turn,
         key_terms=tuple(terms)[:_TERMS],
-        centroid=packed_mean([v for v, _ in known], [n for _, n in known]),
+        centroid=packed_mean((left.centroid, right.centroid), spans),
         mean_risk=(left.mean_risk * spans[0] + right.mean_risk * spans[1]) / sum(spans),
         peak_risk=max(left.peak_risk, right.peak_risk),
     )
 
 
-def profile_after(ctx: TurnContext, verdict: Verdict) -> SessionProfile:
+def profile_after(ctx: TurnContext, verdict: Verdict, record: TurnRecord) -> SessionProfile:
     """Return the session's counts after the turn."""
     old = ctx.state.profile
     scores = {score.name: score.score for score in verdict.scores}
+    phrases = phrases_in(ctx.views.folded)
     counted = replace(
         old,
         turns=old.turns + 1,
         blocked=old.blocked + int(verdict.action is Action.BLOCK),
         stripped=old.stripped + int(verdict.action is Action.STRIP),
-        flagged=old.flagged + int(is_flagged(ctx.fil)),
+        flagged=old.flagged + int(record.is_flagged),
         mode_changes=old.mode_changes + int(verdict.mode != ctx.state.mode),
         probing=old.probing + int(scores.get("probing", 0.0) >= _PROBING),
-        hypotheticals=old.hypotheticals + int(is_hypothetical(ctx.views.folded)),
-        meta_instructions=old.meta_instructions + int(is_meta_instruction(ctx.views.folded)),
+        hypotheticals=old.hypotheticals + int(Phrase.HYPOTHETICAL in phrases),
+        meta_instructions=old.meta_instructions + int(Phrase.META_INSTRUCTION in phrases),
         topics_revisited=old.topics_revisited + int(is_return(ctx)),
         peak_message_risk=max(old.peak_message_risk, verdict.message_risk),
         peak_risk=max(old.peak_risk, verdict.turn_risk),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from promptguard.patterns.concepts import shipped_concepts
+from promptguard.patterns.wordlist import shipped_concepts
 from promptguard.text.normalize import fold
 
 MAX_CHARS = 600

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 from promptguard.conversation import Role
 from promptguard.errors import InputError
-from promptguard.signals.replies import classify_reply
-from promptguard.state import ReplyRecord, SessionState, TranscriptEntry, excerpt_of
+from promptguard.state import SessionState, TranscriptEntry
 from promptguard.turns.input import Content, Step, TurnInput
 from promptguard.turns.judge import JUDGE, TurnJudge
-from promptguard.turns.remember import content_hash
+from promptguard.turns.replies import reply_record
 from promptguard.verdict import Verdict
 
 SECONDS_BETWEEN_TURNS = 30.0
-Keeping = Literal["keep", "hash", "off"]
 
 
 def walk(
@@ -33,33 +30,6 @@ def walk(
         if step.reply is not None:
             state = state.with_reply(verdict.turn, reply_record(step.reply, now))
         yield verdict, state
-
-
-def reply_record(text: str, now: float) -> ReplyRecord:
-    """Return what is kept of an assistant's reply."""
-    return ReplyRecord(kind=classify_reply(text), excerpt=excerpt_of(text), timestamp=now)
-
-
-def entry_of(
-    role: Role,
-    text: str,
-    *,
-    turn: int,
-    position: int,
-    now: float,
-    keeping: Keeping,
-    verdict: str = "",
-) -> TranscriptEntry:
-    """Return one message as it is stored: with its text, its hash, or neither."""
-    return TranscriptEntry(
-        position=position,
-        turn=turn,
-        role=role,
-        content=text if keeping == "keep" else None,
-        content_hash="" if keeping == "off" else content_hash(text),
-        timestamp=now,
-        verdict=verdict,
-    )
 
 
 def steps_from(entries: Sequence[TranscriptEntry], *, system: str = "") -> tuple[Step, ...]:

@@ -16,7 +16,6 @@ from promptguard.core.layers import LayerPriority
 from promptguard.core.prompt import PromptInput
 from promptguard.errors import InputError, ModelError, PromptGuardError
 from promptguard.evaluators.metrics import LayerResult, ReciprocityMetrics
-from promptguard.risk.modes import mode_for
 from promptguard.risk.policy import mode_named
 from promptguard.turns.input import Step, steps_of
 from promptguard.turns.walk import walk
@@ -119,7 +118,7 @@ class _EngineJudge:
             return verdict.action in FLAGGING
         modes = self._judge.weights.modes
         return self._flag_from is not None and (
-            mode_for(verdict.turn_risk, modes) >= self._flag_from
+            modes.mode_for(verdict.turn_risk) >= self._flag_from
         )
 
 

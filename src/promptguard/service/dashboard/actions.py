@@ -9,7 +9,6 @@ from markupsafe import Markup
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
-from promptguard.controller import FALSE_ALARM
 from promptguard.errors import PromptGuardError, SessionNotFound, StoreError, VersionConflict
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.service.auth import Scope
@@ -18,6 +17,7 @@ from promptguard.service.dashboard.components import Tag, button, panel, raw
 from promptguard.service.dashboard.sessions import LABELS
 from promptguard.service.dashboard.templates import notice, render
 from promptguard.state import Lock
+from promptguard.stored_sessions import FALSE_ALARM
 
 _LONGEST_NOTE = 2000
 _ATTEMPTS = 8

@@ -13,7 +13,6 @@ from nicegui import ui
 from nicegui.events import GenericEventArguments
 from starlette.requests import Request
 
-from promptguard.controller import TurnResult
 from promptguard.errors import PromptGuardError, ProviderError
 from promptguard.protocols import SessionKey
 from promptguard.risk.explain import attribute
@@ -48,6 +47,7 @@ from promptguard.service.sessions import Owner
 from promptguard.service.verdicts import explanation_view, is_judged
 from promptguard.state import SessionState
 from promptguard.turns.input import Content, TurnInput
+from promptguard.turns.result import TurnResult
 from promptguard.verdict import Span, Verdict
 
 _NAMED_SIGNALS = 2

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from promptguard.config import ServiceConfig
+from promptguard.conversation import ComparableMessage, Role
 from promptguard.protocols import SessionKey
 from promptguard.risk.policy import STEERING
 from promptguard.service.anthropic_wire import MessagesWire
@@ -95,9 +96,9 @@ class Gateway:
 
     async def answer(self, request: Request, wire: Wire) -> Response:
         """Answer one request in its own format, errors included."""
-        principal = permitted(request, Scope.GUARD)
+        principal, config = permitted(request, Scope.GUARD), self.config()
         try:
-            asked = await computed(await request.body(), wire.read_request, self.limits)
+            asked = await computed(await request.body(), wire.read_request, self.limits(config))
             owner = Owner(principal=principal, end_user=asked.end_user)
             known = self.answers.find(owner, asked.continues)
             admission = await self.recorder.intake.admit(
@@ -106,7 +107,7 @@ class Gateway:
                     messages=asked.messages,
                     contents=asked.contents,
                     system=asked.system,
-                    session_id=self._session_id(request, asked, known),
+                    session_id=_session_id(config, request, asked, known),
                     continues=None if known is None else known.key,
                     operation=wire.operation,
                     model=asked.model,
@@ -133,13 +134,10 @@ class Gateway:
             raise ApiError(404, "There is no such model.", code="model_not_found", param="model")
         return await self._fetched(request, f"/models/{model}")
 
-    @property
-    def limits(self) -> Limits:
-        """How much a request may hold."""
-        return Limits(
-            max_messages=self.config().max_messages,
-            max_chars=self.recorder.controller.config.max_chars,
-        )
+    def limits(self, config: ServiceConfig) -> Limits:
+        """Return how much a request may hold."""
+        max_chars = self.recorder.controller.config.max_chars
+        return Limits(max_messages=config.max_messages, max_chars=max_chars)
 
     def passed_headers(self, request: Request) -> dict[str, str]:
         """Return the headers that go to the upstream with a request."""
@@ -148,15 +146,6 @@ class Gateway:
     def blocked_error(self, text: str) -> ApiError:
         """Return the error for a blocked turn where blocks are errors."""
         return ApiError(400, text, code=self.config().block_code, param="messages")
-
-    def _session_id(
-        self, request: Request, asked: GuardedRequest, known: KnownAnswer | None
-    ) -> str | None:
-        given = given_session_id(self.config().session_fields, request.headers, asked.body)
-        if given is None and known is None and asked.continues:
-            # The history lies with the upstream, and what this guard knew of it is forgotten.
-            return given_session_id(("body:id",), {}, {"id": asked.continues})
-        return given
 
     async def _fetched(self, request: Request, path: str) -> Response:
         permitted(request, Scope.GUARD)
@@ -183,7 +172,8 @@ class Gateway:
         text = admission.result.reply or self.recorder.refusal
         is_error = self.config().block_style == "error"
         # With an error the client gets no assistant message: its history goes on without one.
-        self.recorder.intake.remember(admission, admission.state, "" if is_error else text)
+        reply = None if is_error else ComparableMessage.of(Role.ASSISTANT, text)
+        self.recorder.intake.remember(admission, admission.state, reply)
         if is_error:
             raise self.blocked_error(text)
         return self._refused(turn, text)
@@ -283,7 +273,8 @@ class _Turn:
     def headers(self) -> Mapping[str, str]:
         """What every response to it carries: the verdict, what was replaced or not judged."""
         headers = verdict_headers(self.admission.result)
-        stripped = self.asked.poisoned(self.admission.stripped)
+        digests = self.admission.stripped
+        stripped = self.asked.poisoned(digests) if digests else ()
         for name, places in (
             ("x-promptguard-stripped", [name_of(item.place) for item in stripped]),
             ("x-promptguard-not-judged", self.asked.unjudged),
@@ -302,6 +293,16 @@ class _Turn:
         return replace(
             self, admission=replace(self.admission, result=replace(result, verdict=verdict))
         )
+
+
+def _session_id(
+    config: ServiceConfig, request: Request, asked: GuardedRequest, known: KnownAnswer | None
+) -> str | None:
+    given = given_session_id(config.session_fields, request.headers, asked.body)
+    if given is None and known is None and asked.continues:
+        # The history lies with the upstream, and what this guard knew of it is forgotten.
+        return given_session_id(("body:id",), {}, {"id": asked.continues})
+    return given
 
 
 def _listed(places: Sequence[str]) -> str:

@@ -72,7 +72,7 @@ class CheckApi:
                 model=asked.model,
             )
         )
-        intake.remember(admission, admission.state, "")
+        intake.remember(admission, admission.state)
         headers = verdict_headers(admission.result)
         if not admission.result.is_blocked and not admission.stripped:
             return Response(headers=headers)

@@ -57,7 +57,7 @@ class EmbeddingsApi:
         if not isinstance(given, (str, list)):
             raise invalid("input", "must be text or a list of texts")
         items = given if isinstance(given, list) else [given]
-        check_count(items, "input", self.gateway.limits)
+        check_count(items, "input", self.gateway.limits(self.gateway.config()))
         texts = [(at, item) for at, item in enumerate(items) if isinstance(item, str)]
         contents = tuple(Content(text=text, origin=f"input[{at}]") for at, text in texts)
         return contents, len(texts) == len(items)

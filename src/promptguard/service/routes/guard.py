@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from promptguard.config import ServiceConfig
-from promptguard.conversation import Role
+from promptguard.conversation import ComparableMessage, Role
 from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.metrics import metrics_as_json
 from promptguard.protocols import ClientHints
@@ -19,7 +19,6 @@ from promptguard.rubrics.contradiction import judge_contradiction
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.body import Limits, Reading
 from promptguard.service.errors import error_responses
-from promptguard.service.history import ComparableMessage
 from promptguard.service.intake import Admission, Incoming
 from promptguard.service.openai_wire import read_messages
 from promptguard.service.replies import ReplyRecorder
@@ -160,7 +159,7 @@ class GuardApi:
         history = admission.history.value
         if reply is None or admission.result.is_blocked:
             # The client chooses the words of its refusal, so none are expected to be resent.
-            self.recorder.intake.remember(admission, admission.state, "")
+            self.recorder.intake.remember(admission, admission.state)
             return turn_view(admission.result, history)
         is_bad = await self.recorder.judge_of(admission).is_bad([reply])
         result = await self.recorder.intake.answered(admission, reply)

@@ -12,12 +12,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from promptguard.config import ServiceConfig
-from promptguard.conversation import Role
+from promptguard.conversation import ComparableMessage, Role
 from promptguard.risk.policy import STRIPPED
 from promptguard.service.auth import Principal, Scope, permitted
 from promptguard.service.body import Limits, Reading, poisoned_in, with_stripped
 from promptguard.service.errors import error_responses
-from promptguard.service.history import ComparableMessage
 from promptguard.service.intake import Admission, Incoming
 from promptguard.service.openai_wire import read_messages, shown_in
 from promptguard.service.replies import ReplyRecorder
@@ -106,7 +105,7 @@ class LitellmApi:
             provider="litellm",
         )
         admission = await self.recorder.intake.admit(incoming)
-        self.recorder.intake.remember(admission, admission.state, "")
+        self.recorder.intake.remember(admission, admission.state)
         if body.litellm_call_id:
             self.calls.remember(caller, body.litellm_call_id, admission)
         if admission.result.is_blocked:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from promptguard.config import ControllerConfig, PolicyConfig
 from promptguard.controller import Controller
-from promptguard.core.prompt import without_lone_surrogates
+from promptguard.conversation import without_lone_surrogates
 from promptguard.errors import ConfigError, PromptGuardError, SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
 from promptguard.service.auth import Principal, Scope, permitted, principal_of

@@ -1,7 +1,8 @@
-"""Names that others know a finding by: OWASP's list for LLM applications and MITRE ATLAS.
+"""What a verdict names: the tags others know a finding by, and the words that mattered.
 
-Tags follow from what was found and only where something was: an innocent turn has none. At most
-three, the most telling first.
+Tags are those of OWASP's list for LLM applications and of MITRE ATLAS. They follow from what was
+found and only where something was: an innocent turn has none. At most three, the most telling
+first.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from promptguard.protocols import TurnContext
-from promptguard.verdict import Action, ContentFinding
+from promptguard.text.places import original_spans
+from promptguard.verdict import Action, ContentFinding, Span
 
 MAX_TAGS = 3
+MAX_SPANS = 12
+_TELLING = ("hazard.", "intent.", "evasion.", "protected.")
+_WORTH_SHOWING = 0.2
 _LIKELY = 0.5
 _OVERRIDE = {"FIL-05", "FIL-05a", "FIL-05b"}
 
@@ -21,10 +26,17 @@ JAILBREAK, EXTRACTION, OBFUSCATION = "AML.T0054", "AML.T0056", "AML.T0068"
 REWRITTEN_HISTORY = "AML.T0092"
 
 
+def labels_of(
+    ctx: TurnContext, own_risk: float, findings: Sequence[ContentFinding]
+) -> tuple[tuple[str, ...], tuple[Span, ...]]:
+    """Return the tags and the telling words of a turn; `own_risk` is that of the user's words."""
+    return tags_for(ctx, own_risk, findings), spans_of(ctx)
+
+
 def tags_for(
     ctx: TurnContext, own_risk: float, findings: Sequence[ContentFinding]
 ) -> tuple[str, ...]:
-    """Return the tags that fit what was found in a turn; `own_risk` is that of the user's words."""
+    """Return the tags that fit what was found in a turn."""
     return tuple(dict.fromkeys(_found(ctx, own_risk, findings)))[:MAX_TAGS]
 
 
@@ -60,3 +72,21 @@ def _kind(ctx: TurnContext) -> str:
     }
     best = max(kinds, key=lambda name: kinds[name])
     return best if kinds[best] >= _LIKELY else "harmful"
+
+
+def spans_of(ctx: TurnContext) -> tuple[Span, ...]:
+    """Return the characters of the original text that name something telling, in order."""
+    if ctx.message_risk < _WORTH_SHOWING and not ctx.fil.violated:
+        return ()
+    named = [
+        (place, name)
+        for name, places in ctx.concepts.items()
+        if name.startswith(_TELLING)
+        for place in places
+    ]
+    named.sort()
+    places = original_spans(ctx.text, [place for place, _ in named[:MAX_SPANS]])
+    return tuple(
+        Span(start=start, end=end, label=name)
+        for (start, end), (_, name) in zip(places, named, strict=False)
+    )

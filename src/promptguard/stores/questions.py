@@ -1,0 +1,149 @@
+"""What both databases are asked alike: statements, and how their rows become the answer.
+
+Only how a statement is run differs between them; how sessions are written does too.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.queries import (
+    Overview,
+    OverviewQuery,
+    Precision,
+    SessionPage,
+    TurnQuery,
+    TurnRow,
+)
+from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stores import statements
+from promptguard.stores.rows import EntryRow, check_key, entry_of, label_of
+from promptguard.stores.statements import Rows, Statement
+
+_T = TypeVar("_T")
+_ENTRIES = """SELECT position, turn, role, content, content_hash, timestamp, verdict
+    FROM guard_entries WHERE tenant = :tenant AND session_id = :session_id"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Generic[_T]):
+    """Statements to run one after the other, and what makes the answer of all their rows.
+
+    `is_long`: the answer may be a whole transcript, and turns must not wait for it.
+    """
+
+    statements: tuple[Statement, ...]
+    read: Callable[[Sequence[Rows]], _T]
+    is_long: bool = False
+
+
+class ReadingStore:
+    """The half of a SessionStore that reads. `_ask` runs a question's statements."""
+
+    @abstractmethod
+    async def _ask(self, question: Question[_T]) -> _T:
+        """Return the answer to a question."""
+
+    async def load(self, key: SessionKey) -> SessionState | None:
+        """Return the newest state, or None."""
+        return await self._ask(state_of(key))
+
+    async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
+        """Return every stored message in order."""
+        asked = _about(key, f"{_ENTRIES} ORDER BY position")
+        return await self._ask(Question(statements=(asked,), read=_entries, is_long=True))
+
+    async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
+        """Return the last `count` stored messages in order."""
+        asked = _about(key, f"{_ENTRIES} ORDER BY position DESC LIMIT :count", count=count)
+        return await self._ask(Question(statements=(asked,), read=lambda a: _entries(a)[::-1]))
+
+    async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:
+        """Return the verdicts given on a session, oldest first."""
+        asked = _about(
+            key,
+            """SELECT label FROM guard_labels
+            WHERE tenant = :tenant AND session_id = :session_id ORDER BY timestamp, id""",
+        )
+        return await self._ask(
+            Question(
+                statements=(asked,),
+                read=lambda answers: tuple(label_of(row[0]) for row in answers[0]),
+            )
+        )
+
+    async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
+        """Return the states that fit the query, in its order."""
+        return await self._ask(
+            Question(
+                statements=(statements.states(query),),
+                read=lambda answers: tuple(SessionState.from_json(row[0]) for row in answers[0]),
+            )
+        )
+
+    async def page(self, query: SessionQuery) -> SessionPage:
+        """Return the sessions that fit the query as rows of a list, and how many fit in all."""
+        return await self._ask(
+            Question(
+                statements=(statements.page(query), statements.total(query)),
+                read=lambda answers: SessionPage(
+                    rows=tuple(map(statements.page_row, answers[0])), total=answers[1][0][0]
+                ),
+            )
+        )
+
+    async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
+        """Return judged turns, the newest first."""
+        return await self._ask(
+            Question(
+                statements=(statements.turns(query),),
+                read=lambda answers: tuple(map(statements.turn_row, answers[0])),
+            )
+        )
+
+    async def overview(self, query: OverviewQuery) -> Overview:
+        """Sum up the judged turns of a stretch of time."""
+        wanted = statements.overview(query)
+        return await self._ask(
+            Question(
+                statements=tuple(wanted.values()),
+                read=lambda answers: statements.overview_of(
+                    query, dict(zip(wanted, answers, strict=True))
+                ),
+            )
+        )
+
+    async def precision(self, tenant: str | None = "default") -> Precision:
+        """Count what people said of flagged turns."""
+        return await self._ask(
+            Question(
+                statements=(statements.precision(tenant),),
+                read=lambda answers: statements.precision_of(answers[0]),
+            )
+        )
+
+
+def state_of(key: SessionKey) -> Question[SessionState | None]:
+    """Ask for the newest state of a session."""
+    asked = _about(
+        key,
+        "SELECT state FROM guard_sessions WHERE tenant = :tenant AND session_id = :session_id",
+    )
+    return Question(statements=(asked,), read=_state)
+
+
+def _about(key: SessionKey, sql: str, **values: int) -> Statement:
+    check_key(key)
+    return Statement(sql=sql, values={"tenant": key.tenant, "session_id": key.session_id, **values})
+
+
+def _state(answers: Sequence[Rows]) -> SessionState | None:
+    return SessionState.from_json(answers[0][0][0]) if answers[0] else None
+
+
+def _entries(answers: Sequence[Rows]) -> tuple[TranscriptEntry, ...]:
+    return tuple(entry_of(EntryRow(*row)) for row in answers[0])

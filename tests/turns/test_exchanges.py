@@ -1,0 +1,182 @@
+"""Message lists cut into exchanges, and what of them a session has not seen."""
+
+import pytest
+
+from promptguard.conversation import Message, Role, content_hash
+from promptguard.risk.policy import STRIPPED
+from promptguard.state import TranscriptEntry
+from promptguard.turns.exchanges import (
+    Exchange,
+    StoredTurn,
+    chain_of,
+    exchanges_of,
+    stored_turns,
+    system_of,
+    unseen,
+    without_withheld,
+)
+from promptguard.verdict import Action, ContentFinding, Verdict
+
+
+def said(*pairs: tuple[str, str]) -> list[Message]:
+    return [Message(role=Role(role), content=text) for role, text in pairs]
+
+
+def talk(*texts: str) -> tuple[Exchange, ...]:
+    """Return exchanges of users' words that were all answered with "ok" but the last."""
+    replies = ["ok"] * (len(texts) - 1) + [None]
+    return tuple(Exchange(text=t, reply=r) for t, r in zip(texts, replies, strict=True))
+
+
+def seen(*texts: str, is_answered: bool = True) -> tuple[StoredTurn, ...]:
+    return tuple(
+        StoredTurn(
+            digest=Exchange(text=text).digest,
+            is_answered=is_answered,
+            verdict=None,
+            stripped=frozenset(),
+        )
+        for text in texts
+    )
+
+
+def texts_of(exchanges: tuple[Exchange, ...]) -> list[str]:
+    return [exchange.text for exchange in exchanges]
+
+
+def test_messages_up_to_an_answer_are_one_exchange() -> None:
+    """Users' words are joined, tool results are contents with their places in the list."""
+    (first, second) = exchanges_of(
+        said(
+            ("system", "Be kind."),
+            ("user", "hello"),
+            ("user", "are you there?"),
+            ("tool", "a result"),
+            ("assistant", "Yes."),
+            ("assistant", "How can I help?"),
+            ("tool", "late"),
+        )
+    )
+    assert (first.text, first.contents, first.places) == (
+        "hello\nare you there?",
+        ("a result",),
+        (3,),
+    )
+    assert first.reply == "Yes.\nHow can I help?"
+    assert (second.text, second.contents, second.places, second.reply) == (
+        "",
+        ("late",),
+        (6,),
+        None,
+    )
+
+
+@pytest.mark.parametrize("messages", [[], said(("system", "x")), said(("assistant", "Welcome!"))])
+def test_a_list_that_asks_nothing_is_one_empty_exchange(messages: list) -> None:
+    """There is always a turn to judge, if an empty one."""
+    assert exchanges_of(messages) == (Exchange(),)
+
+
+def test_what_the_application_said_is_kept_apart() -> None:
+    """System messages are joined, wherever they stand, empty ones left out."""
+    messages = said(("system", "a"), ("user", "hello"), ("system", ""), ("system", "b"))
+    assert system_of(messages) == "a\nb"
+
+
+def test_a_chain_names_each_beginning_of_a_conversation() -> None:
+    """Another word anywhere before, another answer or another prompt leads elsewhere."""
+    whole = chain_of(talk("a", "b", "c"), "")
+    assert chain_of(talk("a", "b"), "") == whole[:2]
+    assert len(set(whole)) == 3
+    assert chain_of(talk("a", "x", "c"), "")[2] != whole[2]
+    assert chain_of(talk("a", "b", "c"), "prompt")[0] != whole[0]
+    other = (Exchange(text="a", reply="no"), *talk("b", "c"))
+    assert chain_of(other, "")[0] == whole[0]
+    assert chain_of(other, "")[1] != whole[1]
+
+
+def test_what_follows_the_recorded_turns_is_new() -> None:
+    """The list may begin at any recorded turn."""
+    assert texts_of(unseen(talk("a", "b", "c"), seen("a", "b"))) == ["c"]
+    assert texts_of(unseen(talk("b", "c"), seen("a", "b"))) == ["c"]
+    assert unseen(talk("a", "b"), seen("a", "b")) == ()
+
+
+def test_the_same_words_after_an_answer_are_said_anew() -> None:
+    """Sent again without an answer, the turn was judged before."""
+    again = (Exchange(text="a"),)
+    assert texts_of(unseen(again, seen("a"))) == ["a"]
+    assert unseen(again, seen("a", is_answered=False)) == ()
+
+
+def test_a_list_that_does_not_fit_is_new_where_it_is_unknown() -> None:
+    """Known turns are not judged twice, the last exchange always is."""
+    assert texts_of(unseen(talk("x", "a", "b"), seen("a", "b"))) == ["x", "b"]
+    assert texts_of(unseen(talk("x", "y"), ())) == ["x", "y"]
+
+
+def test_where_no_hashes_are_kept_only_the_last_is_new() -> None:
+    """Nothing tells whether the others were judged."""
+    forgotten = (StoredTurn(digest="", is_answered=True, verdict=None, stripped=frozenset()),)
+    assert texts_of(unseen(talk("a", "b"), forgotten)) == ["b"]
+
+
+def test_stored_turns_are_recognised_by_their_hashes() -> None:
+    """In the order of turns, with the answer and with the contents that were withheld."""
+    finding = ContentFinding(index=0, origin="tool", risk=0.9, action=Action.STRIP)
+    verdict = Verdict(turn=1, action=Action.STRIP, content=(finding,))
+    entries = [
+        _entry(3, 2, Role.USER, "more"),
+        _entry(0, 1, Role.USER, "hello", verdict.to_json()),
+        _entry(1, 1, Role.TOOL, "poison"),
+        _entry(2, 1, Role.ASSISTANT, "ok"),
+    ]
+    first, second = stored_turns(entries)
+    assert first.digest == Exchange(text="hello", contents=("poison",)).digest
+    assert (first.is_answered, first.verdict) == (True, verdict)
+    assert first.stripped == {content_hash("poison")}
+    assert (second.is_answered, second.verdict, second.stripped) == (False, None, frozenset())
+
+
+def _entry(position: int, turn: int, role: Role, text: str, verdict: str = "") -> TranscriptEntry:
+    return TranscriptEntry(
+        position=position,
+        turn=turn,
+        role=role,
+        content=None,
+        content_hash=content_hash(text),
+        timestamp=0.0,
+        verdict=verdict,
+    )
+
+
+class _Foreign:
+    """A message of another library, copied the way pydantic's are."""
+
+    def __init__(self, content: str) -> None:
+        self.content = content
+
+    def model_copy(self, *, update: dict[str, str]) -> "_Foreign":
+        return _Foreign(**update)
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ({"role": "tool", "content": "x"}, "content"),
+        ({"type": "function_call_output", "output": "x"}, "output"),
+    ],
+)
+def test_withheld_dictionaries_get_a_note_in_their_own_field(message: dict, field: str) -> None:
+    """The given message stays as it is."""
+    before = dict(message)
+    noted, kept = without_withheld([message, message], [0])
+    assert noted[field] == STRIPPED
+    assert kept is message
+    assert message == before
+
+
+def test_withheld_messages_of_any_library_get_a_note() -> None:
+    """Ours and others'."""
+    ours, theirs = without_withheld([Message(role=Role.TOOL, content="x"), _Foreign("x")], [0, 1])
+    assert (ours.content, theirs.content) == (STRIPPED, STRIPPED)
