@@ -72,3 +72,19 @@ def test_a_prompt_s_threshold_is_no_weights_file(tmp_path: Path, config: str) ->
     """Asking for one is an error, not a file that is never written."""
     with pytest.raises(InputError, match="threshold"):
         run(calibrate, data(tmp_path, 4), "--target", "prompt", "--out", str(tmp_path / "w.toml"))
+
+
+def test_a_prompts_threshold_is_stated_with_its_guarantee(tmp_path: Path, config: str) -> None:
+    """In words for people, in numbers for programs."""
+    words = (data(tmp_path, 200), "--target", "prompt", "--fpr", "0.05", "--config", config)
+    assert "decision_threshold: " in run(calibrate, *words).output
+    (bound,) = json.loads(run(calibrate, *words, "--json").stdout)["prompt"]
+    assert 0.0 <= bound["threshold"] <= 1.0
+    assert bound["share"] == 0.05 < bound["upper"]
+
+
+def test_a_prompts_threshold_is_no_weights_file(tmp_path: Path, config: str) -> None:
+    """It goes into the configuration, so that --out is refused."""
+    words = (data(tmp_path, 200), "--target", "prompt", "--config", config)
+    with pytest.raises(InputError, match="--out"):
+        run(calibrate, *words, "--out", str(tmp_path / "w.toml"))

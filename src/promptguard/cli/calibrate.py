@@ -30,8 +30,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("data", nargs=-1, required=True, metavar="DATA...", type=click.Path())
-@click.option("--fpr", "shares", multiple=True, type=click.FloatRange(0, 0.5, min_open=True))
-@click.option("--target", type=click.Choice(["conversation", "prompt"]), default="conversation")
+@click.option(
+    "--fpr",
+    "shares",
+    multiple=True,
+    type=click.FloatRange(0, 0.5, min_open=True),
+    help="Share of harmless traffic that may be blocked; may be repeated (default 0.01).",
+)
+@click.option(
+    "--target",
+    type=click.Choice(["conversation", "prompt"]),
+    default="conversation",
+    help="What is calibrated: priors of conversations, or the threshold of prompts.",
+)
 @config_option
 @click.option("--out", type=click.Path(dir_okay=False), help="Weights file to write.")
 @click.option("--force", is_flag=True, help="Replace OUT where it exists.")

@@ -34,9 +34,20 @@ def data_options(command: F) -> F:
     options = (
         click.option("--field", "fields", multiple=True, help="NAME=FIELD of the data."),
         click.option("--label-value", "labels", multiple=True, help="SPELLING=LABEL in the data."),
-        click.option("--on-bad-line", type=click.Choice(["continue", "stop"]), default="continue"),
+        click.option(
+            "--on-bad-line",
+            type=click.Choice(["continue", "stop"]),
+            default="continue",
+            help="What to do with a line that cannot be read.",
+        ),
         click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the cores."),
-        click.option("--seed", type=int, default=0, show_default=True),
+        click.option(
+            "--seed",
+            type=int,
+            default=0,
+            show_default=True,
+            help="Seed of whatever is drawn at random.",
+        ),
         click.option("--sample", type=click.IntRange(min=1), help="Draw so many cases."),
         click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     )

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, path_type=Path),
     help="Topic file or folder; repeatable. Default: the bundled topics.",
 )
-@click.option("--conversations", default=40, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--conversations",
+    default=40,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many conversations to hold.",
+)
 @click.option("--seed", default=0, show_default=True, help="Same seed, same questions.")
 @click.option(
     "--out",
@@ -48,8 +54,20 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="What was learned, shared between runs. Default: in the folder.",
 )
-@click.option("--epsilon", default=0.2, show_default=True, type=click.FloatRange(0, 1))
-@click.option("--max-tokens", default=200, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--epsilon",
+    default=0.2,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help="How often a strategy is drawn at random, whatever its record.",
+)
+@click.option(
+    "--max-tokens",
+    default=200,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Longest answer asked for.",
+)
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan; call nothing, write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print report or plan as JSON.")

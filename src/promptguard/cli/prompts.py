@@ -129,10 +129,23 @@ def test(ctx: click.Context, model: str | None, as_json: bool) -> None:
 @click.option("--type", "evaluation_type", help="Evaluation type, where A and B are files.")
 @click.option("--field", "fields", multiple=True, help="NAME=FIELD of the data.")
 @click.option("--label-value", "labels", multiple=True, help="SPELLING=LABEL in the data.")
-@click.option("--on-bad-line", type=click.Choice(["continue", "stop"]), default="continue")
+@click.option(
+    "--on-bad-line",
+    type=click.Choice(["continue", "stop"]),
+    default="continue",
+    help="What to do with a line that cannot be read.",
+)
 @click.option("--sample", type=click.IntRange(min=1), help="Draw so many records.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--alpha", type=click.FloatRange(0, 1), default=0.05, show_default=True)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of whatever is drawn at random."
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="Chance of a false finding that is accepted.",
+)
 @click.option("--fail-on-regression", is_flag=True, help="Exit with 1 where B is worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 @config_option

@@ -43,7 +43,13 @@ def sessions(ctx: click.Context, config_file: str | None, tenant: str) -> None:
 
 
 @sessions.command("list")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="How many sessions at most.",
+)
 @click.option(
     "--min-mode",
     default="SAFE",

@@ -35,10 +35,22 @@ if TYPE_CHECKING:
 @click.argument("data", nargs=-1, metavar="DATA...", type=click.Path())
 @click.option("--store", "store_url", help="Take the labels given to stored sessions as well.")
 @config_option
-@click.option("--out", default="weights.toml", show_default=True, type=click.Path(dir_okay=False))
+@click.option(
+    "--out",
+    default="weights.toml",
+    show_default=True,
+    type=click.Path(dir_okay=False),
+    help="Weights file to write.",
+)
 @click.option("--force", is_flag=True, help="Replace OUT where it exists.")
 @click.option("--temporal", is_flag=True, help="Fit how the rules look at earlier turns as well.")
-@click.option("--folds", type=click.IntRange(2, 20), default=5, show_default=True)
+@click.option(
+    "--folds",
+    type=click.IntRange(2, 20),
+    default=5,
+    show_default=True,
+    help="Parts of the data that are held out in turn.",
+)
 @data_options
 def tune(
     data: tuple[str, ...],

@@ -27,7 +27,12 @@ REPORTS = ("report.json", "report.md", "report.html")
 @click.argument("data", nargs=-1, required=True, metavar="DATASET...", type=click.Path())
 @click.option("--config", "configs", multiple=True, type=click.Path(), help="Repeatable.")
 @click.option("--dissect", is_flag=True, help="Measure the parts and every merge as well.")
-@click.option("--out", default="validation-report", type=click.Path(file_okay=False))
+@click.option(
+    "--out",
+    default="validation-report",
+    type=click.Path(file_okay=False),
+    help="Folder for the report.",
+)
 @click.option("--resume", is_flag=True, help="Go on with the run whose journal OUT holds.")
 @click.option("--force", is_flag=True, help="Replace the report that OUT holds.")
 @click.option("--turns-from", type=click.IntRange(0, 1), default=0, help="First attack_turn.")
