@@ -82,8 +82,8 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The run and image locks are constrained by the first, so that what is tested is what runs.
-COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe \
-  --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+COMPILE = $(BIN)/uv pip compile --quiet --python $(BIN)/python --generate-hashes --strip-extras \
+  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 lock: $(READY)
 	$(COMPILE) --extra service --extra postgres --extra parquet -o requirements/dev.txt \
 	  pyproject.toml requirements/dev.in
@@ -92,7 +92,7 @@ lock: $(READY)
 	$(COMPILE) --extra service --extra postgres -c requirements/dev.txt -o requirements/image.txt \
 	  pyproject.toml requirements/run.in
 	for name in $(FRAMEWORKS); do \
-	  $(COMPILE) -o requirements/$$name.txt pyproject.toml requirements/$$name.in || exit 1; done
+	  $(COMPILE) --extra service -o requirements/$$name.txt pyproject.toml requirements/$$name.in || exit 1; done
 
 # What is in the image, as CycloneDX JSON.
 sbom: $(READY)

@@ -11,7 +11,7 @@ pytest.importorskip("litellm", reason="pinned in requirements/integrations-litel
 from litellm.exceptions import GuardrailRaisedException
 from litellm.llms.openai.chat.guardrail_translation.handler import OpenAIChatCompletionsHandler
 from litellm.types.utils import Choices, Message, ModelResponse
-from spoken import ATTACK, CLEAN, HARMLESS, POISONED, THANKS
+from spoken import ATTACK, CLEAN, HARMLESS, POISONED, POISONED_TOOL, THANKS
 
 from promptguard.config import ControllerConfig
 from promptguard.integrations.litellm import GuardGuardrail, session_of
@@ -81,7 +81,7 @@ async def test_a_poisoned_result_is_stripped_and_the_task_goes_on(
 
 async def test_a_poisoned_tool_description_is_stripped(guardrail: GuardGuardrail) -> None:
     """The tool stays."""
-    tool = {"type": "function", "function": {"name": "weather", "description": POISONED}}
+    tool = {"type": "function", "function": {"name": "weather", "description": POISONED_TOOL}}
     body = await sent(guardrail, {**request(user(HARMLESS)), "tools": [tool]})
     assert body["tools"][0]["function"] == {"name": "weather", "description": STRIPPED}
 
