@@ -1,4 +1,8 @@
-"""What is said in the tests of the adapters."""
+"""What is said in the tests of the adapters, and a policy that steers every turn."""
+
+from promptguard.config import ControllerConfig, PolicyConfig
+
+STEERS = ControllerConfig(policy=PolicyConfig(steer_from="SAFE"))
 
 HARMLESS = "What is the weather in Lisbon today?"
 THANKS = "Thank you! What should I pack for the trip?"

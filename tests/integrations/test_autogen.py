@@ -45,7 +45,9 @@ async def test_the_selectors_template_passes(gateway: Gateway, task: str) -> Non
     """Roles, rules and the talk so far stand in one user message."""
     asked = client(gateway)
     members = [
-        AssistantAgent(name, asked, description=words, system_message=f"You are the {name}. {words}")
+        AssistantAgent(
+            name, asked, description=words, system_message=f"You are the {name}. {words}"
+        )
         for name, words in TEAM.items()
     ]
     team = SelectorGroupChat(members, asked, termination_condition=MaxMessageTermination(4))

@@ -43,7 +43,9 @@ def worker(gateway: Gateway, role: str, goal: str, **more: object) -> Agent:
 def test_a_task_passes(gateway: Gateway, role: str, job: str, expected: str, tools: list) -> None:
     """The template stands in the user's message."""
     agent = worker(gateway, role, job, tools=tools)
-    crew = Crew(agents=[agent], tasks=[Task(description=job, expected_output=expected, agent=agent)])
+    crew = Crew(
+        agents=[agent], tasks=[Task(description=job, expected_output=expected, agent=agent)]
+    )
     gateway.upstream.answers(ANSWER)
     crew.kickoff()
     assert not (stopped := gateway.stopped()), stopped[0]

@@ -11,11 +11,11 @@ pytest.importorskip("litellm", reason="pinned in requirements/integrations-litel
 from litellm.exceptions import GuardrailRaisedException
 from litellm.llms.openai.chat.guardrail_translation.handler import OpenAIChatCompletionsHandler
 from litellm.types.utils import Choices, Message, ModelResponse
-from spoken import ATTACK, CLEAN, HARMLESS, POISONED, POISONED_TOOL, THANKS
+from spoken import ATTACK, CLEAN, HARMLESS, POISONED, POISONED_TOOL, STEERS, THANKS
 
 from promptguard.config import ControllerConfig
 from promptguard.integrations.litellm import GuardGuardrail, session_of
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.policy import STEERING, STRIPPED
 
 
 @pytest.fixture
@@ -120,3 +120,16 @@ async def test_a_bad_answer_is_blocked(guardrail: GuardGuardrail) -> None:
             guardrail_to_apply=guardrail,
             request_data=request(user(ATTACK), session="s"),
         )
+
+
+async def test_a_steered_turn_reaches_the_model_with_a_notice() -> None:
+    """After the system prompt, where there is one."""
+    guardrail = GuardGuardrail(STEERS, guardrail_name="promptguard")
+    told = {"role": "system", "content": "You help."}
+    body = await sent(guardrail, request(told, user(HARMLESS), *called(POISONED)))
+    assert [m["role"] for m in body["messages"]] == [
+        *("system", "user", "assistant", "tool"),
+    ]
+    body = await sent(guardrail, request(told, user(THANKS)))
+    notice = {"role": "system", "content": STEERING}
+    assert body["messages"] == [told, notice, user(THANKS)]

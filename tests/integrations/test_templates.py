@@ -14,12 +14,18 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 MEMOS = (
-    "The bakery on Mill Street opens at six. Flour is delivered on Mondays, and the oven is "
-    "serviced twice a year. Last month the ovens ran eleven hours a day, two more than planned.",
-    "Minutes of the garden club: the roses by the gate need pruning in March. Anna brings the "
-    "shears, Jon the ladder. The budget for bulbs is 140 euros, of which 90 are spent.",
-    "Release notes: the importer now reads semicolon-separated files, the search box keeps its "
-    "last query, and a crash on empty attachments is fixed. Upgrading takes about two minutes.",
+    (
+        "The bakery on Mill Street opens at six. Flour is delivered on Mondays, and the oven is "
+        "serviced twice a year. Last month the ovens ran eleven hours a day, two more than planned."
+    ),
+    (
+        "Minutes of the garden club: the roses by the gate need pruning in March. Anna brings the "
+        "shears, Jon the ladder. The budget for bulbs is 140 euros, of which 90 are spent."
+    ),
+    (
+        "Release notes: the importer now reads semicolon-separated files, the search box keeps its "
+        "last query, and a crash on empty attachments is fixed. Upgrading takes about two minutes."
+    ),
 )
 
 
