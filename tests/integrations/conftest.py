@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,13 @@ from promptguard.controller import Controller
 from promptguard.protocols import SessionKey, SessionQuery
 from promptguard.verdict import Action, Verdict
 
+# Nothing is to be fetched or reported by the frameworks.
+os.environ.update(
+    LITELLM_LOCAL_MODEL_COST_MAP="True",
+    CREWAI_DISABLE_TELEMETRY="true",
+    CREWAI_TRACING_ENABLED="false",
+    OTEL_SDK_DISABLED="true",
+)
 sys.path.append(str(Path(__file__).parents[1] / "service"))
 
 
@@ -55,22 +64,38 @@ def reasons(verdict: Verdict) -> str:
     return "; ".join(f"{e.signal} {e.nats:+.1f}: {e.reason}" for e in verdict.top_evidence[:4])
 
 
-@pytest.fixture(scope="module")
-def gateway() -> Iterator[Gateway]:
-    """The service as it is shipped, on loopback."""
-    pytest.importorskip("uvicorn", reason="needs the service")
-    from live_server import live_upstream, running
-    from stub_upstream import StubUpstream
+@contextmanager
+def serving(
+    upstream_url: str, *, block_style: str = "refusal", **conversation: Any
+) -> Iterator[tuple[str, Controller]]:
+    """Run the service as it is shipped, on loopback; gives its address and its controller."""
+    from live_server import running
 
     from promptguard.service.app import Service, open_parts
     from promptguard.service.server import open_server
 
+    settings = Settings(
+        conversation=ControllerConfig(store="memory:", **conversation),
+        service=ServiceConfig(
+            upstream=f"{upstream_url}/v1",
+            port=0,
+            demo=False,
+            dashboard=False,
+            block_style=block_style,
+        ),
+    )
+    parts = open_parts(settings, lambda: settings)
+    with running(lambda on_ready: open_server(Service(parts), on_ready)) as (_, port):
+        yield f"http://127.0.0.1:{port}", parts.controller
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    """A gateway with the default settings."""
+    pytest.importorskip("uvicorn", reason="needs the service")
+    from live_server import live_upstream
+    from stub_upstream import StubUpstream
+
     upstream = StubUpstream()
-    with live_upstream(upstream) as base:
-        settings = Settings(
-            conversation=ControllerConfig(store="memory:"),
-            service=ServiceConfig(upstream=f"{base}/v1", port=0, demo=False, dashboard=False),
-        )
-        parts = open_parts(settings, lambda: settings)
-        with running(lambda on_ready: open_server(Service(parts), on_ready)) as (_, port):
-            yield Gateway(f"http://127.0.0.1:{port}/v1", upstream, parts.controller)
+    with live_upstream(upstream) as base, serving(base) as (url, controller):
+        yield Gateway(f"{url}/v1", upstream, controller)

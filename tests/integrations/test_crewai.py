@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-os.environ.update(
-    CREWAI_DISABLE_TELEMETRY="true", OTEL_SDK_DISABLED="true", CREWAI_TRACING_ENABLED="false"
-)
 pytest.importorskip("crewai", reason="pinned in requirements/integrations-crewai.txt")
 
 from conftest import Gateway

@@ -32,9 +32,9 @@ class GuardMiddleware(AgentMiddleware):
 
     A blocked turn ends the run with the refusal; a steered one reaches the model with a notice
     after the system prompt, which the history does not keep. A poisoned tool result is replaced
-    before it enters the conversation. The session is the thread; without a checkpointer the conversation
-    is judged as a whole. `system` is the agent's system prompt, which judges answers and turns
-    in the light of the application.
+    before it enters the conversation. The session is the thread; without a checkpointer the
+    conversation is judged as a whole. `system` is the agent's system prompt, which judges answers
+    and turns in the light of the application.
     """
 
     state_schema = GuardState

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from promptguard.config import ControllerConfig, load_settings
-from promptguard.conversation import Message, Role
+from promptguard.conversation import Message, Role, messages_from, text_of
 from promptguard.guard import AsyncGuard
 from promptguard.integrations.extras import missing
-from promptguard.turns.exchanges import with_notice, without_withheld
+from promptguard.turns.exchanges import system_of, with_notice, without_withheld
 from promptguard.turns.result import TurnResult
 
 try:
@@ -45,7 +45,11 @@ class GuardGuardrail(CustomGuardrail):
         **rest: Any,
     ) -> None:
         super().__init__(**rest)
-        self.guard = guard or AsyncGuard(config or load_settings().conversation)
+        settings = load_settings()
+        self.guard = guard or AsyncGuard(config or settings.conversation)
+        # With it the proxy asks while a stream comes, and holds back as much as it is told.
+        self.streaming_transform_mode = "incremental_diff"
+        self._holdback_chars = settings.service.holdback_chars
 
     async def apply_guardrail(
         self,
@@ -74,15 +78,14 @@ class GuardGuardrail(CustomGuardrail):
         return inputs
 
     async def _response(self, inputs: Any, request_data: Mapping[str, Any]) -> Any:
-        session = session_of(request_data)
-        for text in inputs.get("texts", ()):
-            if text and (await self.guard.judge_reply(text, session)).is_blocked:
+        """Judge an answer, whole or so far; it is recorded when the client resends it."""
+        session, system = session_of(request_data), _system(request_data)
+        texts = inputs.get("texts") or ()
+        for text in (*texts, *map(_arguments, inputs.get("tool_calls") or ())):
+            verdict = await self.guard.judge_reply(text, session, system, is_whole=False)
+            if verdict.is_blocked:
                 raise self._blocked()
-        for call in inputs.get("tool_calls", ()):
-            arguments = _arguments(call)
-            if arguments and (await self.guard.judge_reply(arguments)).is_blocked:
-                raise self._blocked()
-        return inputs
+        return {**inputs, "stream_holdback_chars": [self._holdback_chars] * len(texts)}
 
     async def _tool(self, tool: Any) -> Any:
         """Return a tool's definition, with a note for a description that carries orders."""
@@ -124,6 +127,15 @@ def session_of(request_data: Mapping[str, Any]) -> str | None:
         request_data.get("user") or metadata.get("user_api_key_end_user_id") or "",
     )
     return json.dumps([*map(str, who), str(named)])
+
+
+def _system(request_data: Mapping[str, Any]) -> str:
+    """Return what the application told the model, on OpenAI's and Anthropic's wires."""
+    told = [text_of(request_data.get(name) or "") for name in ("instructions", "system")]
+    messages = request_data.get("messages")
+    if messages:
+        told.append(system_of(messages_from(messages)))
+    return "\n".join(text for text in told if text)
 
 
 def _changed(inputs: Any, messages: Sequence[Any], result: TurnResult) -> Any:
