@@ -19,7 +19,9 @@ JOBS = (
     pytest.param(
         *("Security engineer", "Review the password policy of a small office"),
         "Five recommendations",
-        marks=pytest.mark.xfail(strict=True, reason="a password beside a prompt's rules weighs much"),
+        marks=pytest.mark.xfail(
+            strict=True, reason="a password beside a prompt's rules weighs much"
+        ),
     ),
     ("Recruiter", "Write a job advertisement for a bakery apprentice", "An advertisement"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-garak = pytest.importorskip("garak", reason="pinned in requirements/garak.txt")
+pytest.importorskip("garak", reason="pinned in requirements/garak.txt")
 
 from conftest import Gateway
 from garak.attempt import Attempt, Message

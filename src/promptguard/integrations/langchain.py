@@ -24,7 +24,7 @@ except ImportError as error:
 class GuardState(AgentState[Any]):
     """The agent's state, with what the model is to be told of the latest turn."""
 
-    promptguard_notice: NotRequired[Annotated[str, PrivateStateAttr]]
+    promptguard_notice: NotRequired[Annotated[str, PrivateStateAttr]]  # type: ignore[valid-type]
 
 
 class GuardMiddleware(AgentMiddleware):

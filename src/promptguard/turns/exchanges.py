@@ -123,9 +123,7 @@ def without_withheld(messages: Sequence[T], withheld: Sequence[int]) -> list[T]:
     return [_noted(item) if index in hidden else item for index, item in enumerate(messages)]
 
 
-def with_notice(
-    messages: Sequence[Mapping[str, object]], notice: str
-) -> list[Mapping[str, object]]:
+def with_notice(messages: Sequence[T], notice: str) -> list[T | dict[str, str]]:
     """Return OpenAI's messages with a notice to the model, after the developer's own words.
 
     It has the role that the application uses for them: some models accept only `developer`,
@@ -134,7 +132,8 @@ def with_notice(
     if not notice:
         return list(messages)
     at = next((i for i, m in enumerate(messages) if not _is_developers(m)), len(messages))
-    role = messages[at - 1]["role"] if at else Role.SYSTEM.value
+    last = messages[at - 1] if at else None
+    role = str(last["role"]) if isinstance(last, Mapping) else Role.SYSTEM.value
     return [*messages[:at], {"role": role, "content": notice}, *messages[at:]]
 
 
