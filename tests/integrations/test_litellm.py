@@ -133,3 +133,13 @@ async def test_a_steered_turn_reaches_the_model_with_a_notice() -> None:
     body = await sent(guardrail, request(told, user(THANKS)))
     notice = {"role": "system", "content": STEERING}
     assert body["messages"] == [told, notice, user(THANKS)]
+
+
+def test_a_subclass_is_run_by_the_proxy() -> None:
+    """It runs only what stands in the class's own dictionary."""
+
+    class Mine(GuardGuardrail):
+        """A guardrail with settings of its own."""
+
+    assert "apply_guardrail" in vars(Mine)
+    assert "apply_guardrail" in vars(GuardGuardrail)
