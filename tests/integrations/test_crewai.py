@@ -16,13 +16,7 @@ JOBS = (
     ("Data analyst", "Find why the weekly sales report is late", "A list of causes"),
     ("Support lead", "Draft a reply to a customer whose parcel is lost", "A polite mail"),
     ("Chemistry teacher", "Explain why bread dough rises", "A page for pupils of twelve"),
-    pytest.param(
-        *("Security engineer", "Review the password policy of a small office"),
-        "Five recommendations",
-        marks=pytest.mark.xfail(
-            strict=True, reason="a password beside a prompt's rules weighs much"
-        ),
-    ),
+    ("Security engineer", "Review the password policy of a small office", "Five recommendations"),
     ("Recruiter", "Write a job advertisement for a bakery apprentice", "An advertisement"),
 )
 

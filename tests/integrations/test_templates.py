@@ -48,7 +48,6 @@ def test_langchains_summaries_pass(gateway: Gateway, kind: str) -> None:
     assert not (stopped := gateway.stopped()), stopped[0]
 
 
-@pytest.mark.xfail(strict=True, reason="the readers take this template for an injection")
 def test_langchains_summarisation_of_a_long_talk_passes(gateway: Gateway) -> None:
     """The middleware asks for a summary of the history, and the agent goes on with it."""
     shortened = SummarizationMiddleware(
