@@ -62,18 +62,28 @@ validate: $(READY)
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e -m e2e -rs
 
-# The frameworks need environments of their own: some pin what others need newer.
-FRAMEWORKS := integrations integrations-litellm integrations-pyrit
-integrations: $(FRAMEWORKS:%=$(VENV)-%/.ready)
-	for name in $(FRAMEWORKS); do PYTHONPATH=src $(VENV)-$$name/bin/python -m pytest -rs \
-	  --confcutdir=tests/integrations tests/integrations || exit 1; done
-	PYTHONPATH=src $(VENV)-integrations/bin/python -m pytest --confcutdir=tests/integrations \
-	  tests/test_readme.py
+# The frameworks need environments of their own: some pin what others need newer. FRAMEWORKS names
+# those to test; `.ci/run` takes the first two.
+FRAMEWORKS ?= integrations integrations-litellm integrations-crewai integrations-pyrit
+TESTS_integrations := tests/integrations tests/test_readme.py tests/batch/test_scan.py
+TESTS_integrations-litellm := $(addprefix tests/integrations/,\
+  test_litellm.py test_litellm_proxy.py test_pages.py)
+TESTS_integrations-crewai := tests/integrations/test_crewai.py
+TESTS_integrations-pyrit := $(addprefix tests/integrations/,\
+  test_pyrit.py test_garak.py test_pages.py)
+WITHOUT_DEPENDENCIES_integrations-pyrit := requirements/garak.txt
+
+integrations: $(FRAMEWORKS:%=tested-%)
 	node --test packages/vercel-ai/test/
 
-$(VENV)-%/.ready: requirements/%.txt
-	test -x $(VENV)-$*/bin/python || $(PYTHON) -m venv $(VENV)-$*
-	$(VENV)-$*/bin/python -m pip install --disable-pip-version-check --require-hashes -r $<
+tested-%: $(VENV)-%/.ready
+	PYTHONPATH=src $(VENV)-$*/bin/python -m pytest -rs --confcutdir=tests/integrations $(TESTS_$*)
+
+$(VENV)-%/.ready: requirements/%.txt requirements/garak.txt | $(READY)
+	test -x $(VENV)-$*/bin/python || $(PYTHON) -m venv --without-pip $(VENV)-$*
+	$(BIN)/uv pip install --quiet --python $(VENV)-$*/bin/python --require-hashes -r $<
+	$(foreach lock,$(WITHOUT_DEPENDENCIES_$*),$(BIN)/uv pip install --quiet \
+	  --python $(VENV)-$*/bin/python --require-hashes --no-deps -r $(lock))
 	@touch $@
 
 # Writes the generated pages, then builds the site into site/; nothing is fetched.
@@ -82,8 +92,8 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The run and image locks are constrained by the first, so that what is tested is what runs.
-COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe \
-  --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+COMPILE = $(BIN)/uv pip compile --quiet --python $(BIN)/python --generate-hashes --strip-extras \
+  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 lock: $(READY)
 	$(COMPILE) --extra service --extra postgres --extra parquet -o requirements/dev.txt \
 	  pyproject.toml requirements/dev.in
@@ -91,8 +101,9 @@ lock: $(READY)
 	  pyproject.toml requirements/run.in
 	$(COMPILE) --extra service --extra postgres -c requirements/dev.txt -o requirements/image.txt \
 	  pyproject.toml requirements/run.in
-	for name in $(FRAMEWORKS); do \
-	  $(COMPILE) -o requirements/$$name.txt pyproject.toml requirements/$$name.in || exit 1; done
+	for name in $(FRAMEWORKS); do $(COMPILE) --extra service -o requirements/$$name.txt \
+	  pyproject.toml requirements/$$name.in || exit 1; done
+	$(COMPILE) --no-deps -o requirements/garak.txt requirements/garak.in
 
 # What is in the image, as CycloneDX JSON.
 sbom: $(READY)

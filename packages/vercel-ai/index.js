@@ -1,6 +1,7 @@
 /**
  * Middleware for the AI SDK's language models. Asks the guard API before every call: a blocked
- * turn is answered with the refusal, and poisoned tool results are replaced by a note.
+ * turn is answered with the refusal, poisoned tool results are replaced by a note, and the model
+ * is told of a turn that is to be steered.
  */
 
 export const STRIPPED =
@@ -65,7 +66,8 @@ class Guard {
     if (view.is_blocked) return { isBlocked: true, refusal: view.refusal ?? REFUSAL };
     const results = newestResults(messages);
     for (const index of view.stripped ?? []) this.remember(results[index]);
-    const prompt = params.prompt.map((message) => this.cleaned(message));
+    const cleaned = params.prompt.map((message) => this.cleaned(message));
+    const prompt = noticed(cleaned, view.notice);
     const isChanged = prompt.some((message, index) => message !== params.prompt[index]);
     return { isBlocked: false, isChanged, params: { ...params, prompt } };
   }
@@ -119,6 +121,14 @@ function messagesOf(message) {
     .map((part) => part.text)
     .join("\n");
   return [{ role: message.role, content: text }, ...results];
+}
+
+/** Returns the prompt with a notice to the model after the developer's own words. */
+function noticed(prompt, notice) {
+  if (!notice) return prompt;
+  const at = prompt.findIndex((message) => message.role !== "system");
+  const end = at < 0 ? prompt.length : at;
+  return [...prompt.slice(0, end), { role: "system", content: notice }, ...prompt.slice(end)];
 }
 
 function newestResults(messages) {

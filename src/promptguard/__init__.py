@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from promptguard.evaluators.metrics import ReciprocityMetrics
     from promptguard.guard import AsyncGuard, Guard
     from promptguard.rubrics.contradiction import judge_contradiction, rubric
-    from promptguard.turns.exchanges import without_withheld
+    from promptguard.turns.exchanges import with_notice, without_withheld
     from promptguard.turns.replies import ReplyVerdict
     from promptguard.turns.result import TurnResult
     from promptguard.verdict import Action, ContentFinding, Mode, Verdict
@@ -76,6 +76,7 @@ _HOMES = {
     "judge_contradiction": "rubrics.contradiction",
     "load_settings": "config",
     "rubric": "rubrics.contradiction",
+    "with_notice": "turns.exchanges",
     "without_withheld": "turns.exchanges",
 }
 
@@ -113,6 +114,7 @@ __all__ = [
     "judge_contradiction",
     "load_settings",
     "rubric",
+    "with_notice",
     "without_withheld",
 ]
 

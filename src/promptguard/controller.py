@@ -27,7 +27,7 @@ from promptguard.errors import (
 from promptguard.evaluation import PromptGuard
 from promptguard.protocols import ClientHints, Provider, SessionKey, SessionStore
 from promptguard.providers import open_provider
-from promptguard.risk.policy import STEERING, STRIPPED
+from promptguard.risk.policy import STRIPPED
 from promptguard.state import ReplyKind, ReplyRecord, SessionState, TranscriptEntry
 from promptguard.stored_sessions import MAX_CONFLICTS, StoredSessions
 from promptguard.stores import open_store
@@ -342,8 +342,8 @@ class Controller(StoredSessions):
         messages = []
         if self.config.system_prompt:
             messages.append(Message(role=Role.SYSTEM, content=self.config.system_prompt))
-        if result.is_enforced and result.action in (Action.STEER, Action.REVIEW):
-            messages.append(Message(role=Role.SYSTEM, content=STEERING))
+        if result.notice:
+            messages.append(Message(role=Role.SYSTEM, content=result.notice))
         key = SessionKey(session_id=result.state.session_id, tenant=result.state.tenant)
         stored = await self.store.transcript(key)
         if all(entry.content is not None for entry in stored):

@@ -127,11 +127,12 @@ class AsyncGuard:
         return STRIPPED if finding.action is Action.STRIP else text
 
     async def judge_reply(
-        self, text: str, session_id: str | None = None, system: str = ""
+        self, text: str, session_id: str | None = None, system: str = "", *, is_whole: bool = True
     ) -> ReplyVerdict:
         """Judge an answer and, with `session_id`, record it as the answer to its last turn.
 
-        `system` is the application's prompt, which the answer must not give away.
+        `system` is the application's prompt, which the answer must not give away. An answer so
+        far (`is_whole=False`) is judged and not recorded.
         """
         state = None
         if session_id is not None:
@@ -143,7 +144,7 @@ class AsyncGuard:
             mode=Mode.SAFE if state is None else state.mode,
             protected=protected_in(system or self.config.system_prompt, spoken=_spoken(state)),
         )
-        if state is not None:
+        if state is not None and is_whole:
             await self._record_reply(state, text)
         return replace(verdict, is_enforced=self._is_enforced)
 
@@ -316,10 +317,10 @@ class Guard:
         return self._run(self._guard.screen(text, task, origin))
 
     def judge_reply(
-        self, text: str, session_id: str | None = None, system: str = ""
+        self, text: str, session_id: str | None = None, system: str = "", *, is_whole: bool = True
     ) -> ReplyVerdict:
         """Judge an answer and record it; see `AsyncGuard.judge_reply`."""
-        return self._run(self._guard.judge_reply(text, session_id, system))
+        return self._run(self._guard.judge_reply(text, session_id, system, is_whole=is_whole))
 
     def judge_many(
         self, conversations: object, jobs: int | None = None

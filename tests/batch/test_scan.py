@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -267,9 +268,10 @@ def test_ray_is_asked_for_by_name_where_it_is_missing(monkeypatch: pytest.Monkey
         list(judge_on_ray(records(1), CONFIG, opener=open_fake))
 
 
-def test_ray_gives_the_same_lines() -> None:
-    """Where Ray is installed, its engine writes what the local one writes."""
+def test_ray_gives_the_same_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """Where Ray is installed, its engine writes what the local one writes, by today's arguments."""
     ray = pytest.importorskip("ray")
+    logging.getLogger("ray.data._internal.util").addHandler(caplog.handler)
     items = records(40)
 
     def opener(config: ControllerConfig) -> TurnJudge:  # local, so that it travels by value
@@ -280,6 +282,7 @@ def test_ray_gives_the_same_lines() -> None:
     finally:
         ray.shutdown()
     assert found == list(judge_locally(items, CONFIG, opener=open_fake))
+    assert "deprecated" not in caplog.text
 
 
 def test_records_from_a_file_can_be_scanned(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("fastmcp", reason="pinned in requirements/integrations.txt")
 
 from fastmcp import Client, FastMCP
-from spoken import CLEAN, POISONED
+from spoken import CLEAN, POISONED, POISONED_TOOL
 
 from promptguard.integrations.fastmcp import GuardMiddleware
 from promptguard.risk.policy import STRIPPED
@@ -41,7 +41,7 @@ async def test_a_harmless_result_passes_as_it_is(server: FastMCP) -> None:
     async with Client(server) as client:
         result = await client.call_tool("clean")
     assert result.content[0].text == CLEAN
-    assert result.content[0].text == CLEAN
+    assert result.data == CLEAN
 
 
 async def test_a_poisoned_result_is_replaced(server: FastMCP) -> None:
@@ -63,7 +63,7 @@ async def test_only_the_poisoned_part_of_structured_content_is_replaced(server: 
 
 async def test_a_poisoned_description_is_replaced(server: FastMCP) -> None:
     """The tool can still be called; others keep their words."""
-    server.tool(lambda: CLEAN, name="trap", description=POISONED)
+    server.tool(lambda: CLEAN, name="trap", description=POISONED_TOOL)
     async with Client(server) as client:
         tools = {tool.name: tool for tool in await client.list_tools()}
         result = await client.call_tool("trap")

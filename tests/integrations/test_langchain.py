@@ -13,10 +13,10 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
-from spoken import ATTACK, CLEAN, HARMLESS, POISONED, THANKS
+from spoken import ATTACK, CLEAN, HARMLESS, POISONED, STEERS, THANKS
 
 from promptguard.integrations.langchain import GuardMiddleware
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.policy import STEERING, STRIPPED
 
 
 class ScriptedModel(BaseChatModel):
@@ -42,14 +42,15 @@ def calls_weather() -> AIMessage:
     return AIMessage(content="", tool_calls=[call])
 
 
-def agent_with(result: str, *answers: Any) -> tuple[Any, ScriptedModel]:
+def agent_with(result: str, *answers: Any, **made: Any) -> tuple[Any, ScriptedModel]:
     def weather(city: str) -> str:
         """Return the weather."""
         return result
 
     model = ScriptedModel(answers=list(answers), seen=[])
+    middleware = GuardMiddleware(made.pop("config", None))
     agent = create_agent(
-        model, [weather], middleware=[GuardMiddleware()], checkpointer=InMemorySaver()
+        model, [weather], middleware=[middleware], checkpointer=InMemorySaver(), **made
     )
     return agent, model
 
@@ -92,6 +93,18 @@ def test_two_threads_do_not_share_a_session() -> None:
     assert asks(agent, HARMLESS, "two")[-1].content == "Sunny."
     guard = agent_guard(agent)
     assert guard.judge(HARMLESS, "two").verdict.accumulated_risk < 0.5
+
+
+async def test_a_steered_turn_reaches_the_model_with_a_notice() -> None:
+    """After the system prompt, before every call, and never in the history."""
+    answers = (calls_weather(), AIMessage("It is sunny."), AIMessage("A light jacket."))
+    agent, model = agent_with(CLEAN, *answers, config=STEERS, system_prompt="You help.")
+    messages = asks(agent, HARMLESS, "t")
+    config = {"configurable": {"thread_id": "t"}}
+    done = await agent.ainvoke({"messages": [("user", THANKS)]}, config)
+    assert [call[0].content for call in model.seen] == [f"You help.\n\n{STEERING}"] * 3
+    assert all(STEERING not in str(m.content) for m in [*messages, *done["messages"]])
+    assert "promptguard_notice" not in done
 
 
 def agent_guard(agent: Any) -> Any:

@@ -11,11 +11,11 @@ pytest.importorskip("litellm", reason="pinned in requirements/integrations-litel
 from litellm.exceptions import GuardrailRaisedException
 from litellm.llms.openai.chat.guardrail_translation.handler import OpenAIChatCompletionsHandler
 from litellm.types.utils import Choices, Message, ModelResponse
-from spoken import ATTACK, CLEAN, HARMLESS, POISONED, THANKS
+from spoken import ATTACK, CLEAN, HARMLESS, POISONED, POISONED_TOOL, STEERS, THANKS
 
 from promptguard.config import ControllerConfig
 from promptguard.integrations.litellm import GuardGuardrail, session_of
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.policy import STEERING, STRIPPED
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def test_a_poisoned_result_is_stripped_and_the_task_goes_on(
 
 async def test_a_poisoned_tool_description_is_stripped(guardrail: GuardGuardrail) -> None:
     """The tool stays."""
-    tool = {"type": "function", "function": {"name": "weather", "description": POISONED}}
+    tool = {"type": "function", "function": {"name": "weather", "description": POISONED_TOOL}}
     body = await sent(guardrail, {**request(user(HARMLESS)), "tools": [tool]})
     assert body["tools"][0]["function"] == {"name": "weather", "description": STRIPPED}
 
@@ -120,3 +120,26 @@ async def test_a_bad_answer_is_blocked(guardrail: GuardGuardrail) -> None:
             guardrail_to_apply=guardrail,
             request_data=request(user(ATTACK), session="s"),
         )
+
+
+async def test_a_steered_turn_reaches_the_model_with_a_notice() -> None:
+    """After the system prompt, where there is one."""
+    guardrail = GuardGuardrail(STEERS, guardrail_name="promptguard")
+    told = {"role": "system", "content": "You help."}
+    body = await sent(guardrail, request(told, user(HARMLESS), *called(POISONED)))
+    assert [m["role"] for m in body["messages"]] == [
+        *("system", "user", "assistant", "tool"),
+    ]
+    body = await sent(guardrail, request(told, user(THANKS)))
+    notice = {"role": "system", "content": STEERING}
+    assert body["messages"] == [told, notice, user(THANKS)]
+
+
+def test_a_subclass_is_run_by_the_proxy() -> None:
+    """It runs only what stands in the class's own dictionary."""
+
+    class Mine(GuardGuardrail):
+        """A guardrail with settings of its own."""
+
+    assert "apply_guardrail" in vars(Mine)
+    assert "apply_guardrail" in vars(GuardGuardrail)

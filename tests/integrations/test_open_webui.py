@@ -10,7 +10,7 @@ from spoken import ATTACK, HARMLESS, POISONED, THANKS
 
 from promptguard.integrations import open_webui
 from promptguard.integrations.open_webui import Filter
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.policy import STEERING, STRIPPED
 
 
 def body(*messages: tuple[str, str]) -> dict[str, Any]:
@@ -58,6 +58,16 @@ async def test_two_users_do_not_share_a_session() -> None:
     opened = guard._opened()
     assert (await opened.judge("How do I bake bread?", "two:c1")).state.profile.blocked == 0
     assert (await opened.judge("How do I bake bread?", "one:c1")).state.profile.blocked == 1
+
+
+async def test_after_an_attack_the_model_is_told_to_take_care() -> None:
+    """The harmless turn passes, with a notice after the system prompt."""
+    guard = Filter()
+    with pytest.raises(ValueError, match="can't assist"):
+        await guard.inlet(body(("user", ATTACK)), **who("u"))
+    steered = await guard.inlet(body(("system", "You help."), ("user", HARMLESS)), **who("u"))
+    notice = ("system", STEERING)
+    assert steered == body(("system", "You help."), notice, ("user", HARMLESS))
 
 
 async def test_a_bad_answer_is_replaced() -> None:

@@ -13,6 +13,7 @@ from agents import (
     Agent,
     InputGuardrailTripwireTriggered,
     ModelResponse,
+    RunConfig,
     Runner,
     Usage,
     function_tool,
@@ -24,10 +25,11 @@ from openai.types.responses import (
     ResponseOutputMessage,
     ResponseOutputText,
 )
-from spoken import ATTACK, CLEAN, HARMLESS, POISONED
+from spoken import ATTACK, CLEAN, HARMLESS, POISONED, STEERS
 
+from promptguard.errors import Blocked
 from promptguard.integrations.openai_agents import Guardrails
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.policy import STEERING, STRIPPED
 
 set_tracing_disabled(True)
 
@@ -38,9 +40,11 @@ class ScriptedModel(Model):
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.seen: list[Any] = []
+        self.told: list[str | None] = []
 
     async def get_response(self, **call: Any) -> ModelResponse:
         self.seen.append(call["input"])
+        self.told.append(call["system_instructions"])
         return ModelResponse(output=[self.answers.pop(0)], usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
@@ -117,3 +121,30 @@ async def test_two_users_do_not_share_a_session() -> None:
     ]
     assert one.state.profile.blocked == 1
     assert two.state.profile.blocked == 0
+
+
+async def test_a_steered_turn_reaches_the_model_with_a_notice() -> None:
+    """After the instructions, before every call of the run."""
+    rails = Guardrails(STEERS)
+    agent, model = agent_with(rails, CLEAN, calls_weather(), says("It is sunny."))
+    config = RunConfig(call_model_input_filter=rails.model_input)
+    assert (await Runner.run(agent, HARMLESS, run_config=config)).final_output == "It is sunny."
+    assert model.told == [f"You help with travel.\n\n{STEERING}"] * 2
+
+
+async def test_the_models_input_is_cleaned_for_tools_without_a_guardrail() -> None:
+    """The poisoned output is stripped, and an attack does not reach the model."""
+
+    @function_tool
+    def weather() -> str:
+        """Return the weather."""
+        return POISONED
+
+    rails, model = Guardrails(), ScriptedModel(calls_weather(), says("It is sunny."))
+    agent = Agent(name="helper", model=model, tools=[weather])
+    config = RunConfig(call_model_input_filter=rails.model_input)
+    assert (await Runner.run(agent, HARMLESS, run_config=config)).final_output == "It is sunny."
+    assert STRIPPED in str(model.seen[-1])
+    assert "evil" not in str(model.seen)
+    with pytest.raises(Blocked):
+        await Runner.run(agent, ATTACK, run_config=config)

@@ -10,22 +10,25 @@ pytest.importorskip("pydantic_ai", reason="pinned in requirements/integrations.t
 
 from pydantic_ai import Agent, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
-from spoken import ATTACK, CLEAN, HARMLESS, POISONED, THANKS
+from spoken import ATTACK, CLEAN, HARMLESS, POISONED, STEERS, THANKS
 
+from promptguard.config import ControllerConfig
 from promptguard.integrations.pydantic_ai import GuardCapability
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.policy import STEERING, STRIPPED
 
 
-def agent_with(result: str, *answers: Any) -> tuple[Agent, list[Any], GuardCapability]:
+def agent_with(
+    result: str, *answers: Any, config: ControllerConfig | None = None
+) -> tuple[Agent, list[Any], GuardCapability]:
     seen: list[Any] = []
     script = list(answers)
 
-    def model(messages: list[Any], _: Any) -> ModelResponse:
-        seen.append(list(messages))
+    def model(messages: list[Any], info: Any) -> ModelResponse:
+        seen.append([*messages, info.instructions])
         return ModelResponse(parts=[script.pop(0)])
 
-    capability = GuardCapability()
-    agent = Agent(FunctionModel(model), capabilities=[capability])
+    capability = GuardCapability(config)
+    agent = Agent(FunctionModel(model), capabilities=[capability], instructions="You help.")
 
     @agent.tool_plain
     def weather() -> str:
@@ -73,3 +76,11 @@ async def test_two_conversations_do_not_share_a_session() -> None:
         await capability.guard.judge("How do I bake bread?", name) for name in ("one", "two")
     ]
     assert (one.state.profile.blocked, two.state.profile.blocked) == (1, 0)
+
+
+async def test_a_steered_turn_reaches_the_model_with_a_notice() -> None:
+    """After the agent's own instructions, before every call."""
+    answers = (ToolCallPart("weather"), TextPart("It is sunny."))
+    agent, seen, _ = agent_with(CLEAN, *answers, config=STEERS)
+    assert (await agent.run(HARMLESS)).output == "It is sunny."
+    assert [call[-1] for call in seen] == [f"You help.\n\n{STEERING}"] * 2

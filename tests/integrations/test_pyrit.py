@@ -6,9 +6,14 @@ import pytest
 
 pytest.importorskip("pyrit", reason="pinned in requirements/integrations-pyrit.txt")
 
+from conftest import Gateway, serving
+from live_server import live_upstream
 from pyrit.models import Message, MessagePiece
+from pyrit.prompt_target import OpenAIChatTarget
+from pyrit.score import SelfAskRefusalScorer
 from pyrit.setup import IN_MEMORY, initialize_pyrit_async
 from spoken import ATTACK, HARMLESS
+from stub_upstream import StubUpstream
 
 from promptguard.config import ControllerConfig
 from promptguard.integrations.pyrit import AttackScorer, RefusalScorer
@@ -39,3 +44,25 @@ async def test_attacks_are_told_from_questions() -> None:
     score = (await scorer.score_async(message("user", ATTACK)))[0]
     assert score.get_value() is True
     assert score.score_rationale
+
+
+async def blocked_by(url: str) -> tuple[OpenAIChatTarget, Message]:
+    """PyRIT's target for a gateway, and what it makes of a blocked attack."""
+    target = OpenAIChatTarget(model_name="stub-model", endpoint=url, api_key="none")
+    return target, (await target.send_prompt_async(message=message("user", ATTACK)))[0]
+
+
+async def test_a_block_of_the_gateway_is_a_blocked_response(gateway: Gateway) -> None:
+    """PyRIT does not take it for an answer of the model."""
+    _, answered = await blocked_by(gateway.url)
+    assert answered.get_piece().response_error == "blocked"
+
+
+async def test_pyrits_own_scorer_counts_a_block_as_a_refusal() -> None:
+    """Without asking its model, where a block is an error and so has no words to look at."""
+    upstream = StubUpstream()
+    with live_upstream(upstream) as base, serving(base, block_style="error") as (url, _):
+        target, answered = await blocked_by(f"{url}/v1")
+        scores = await SelfAskRefusalScorer(chat_target=target).score_async(answered)
+    assert scores[0].get_value() is True
+    assert upstream.calls == 0

@@ -24,13 +24,14 @@ from promptguard import (
     TurnResult,
     Verdict,
     load_settings,
+    with_notice,
     without_withheld,
 )
 
 MESSAGES = [
     {"role": "system", "content": "You are a travel agent."},
     {"role": "user", "content": [{"type": "text", "text": "Hello!"}]},
-    {"role": "assistant", "content": None, "tool_calls": []},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
 ]
 
 
@@ -46,7 +47,10 @@ def guarded(guard: Guard) -> None:
     assert_type(guard.judge_reply("Sure.", session_id="s", system="Be kind."), ReplyVerdict)
     assert_type(guard.screen("text", "task"), str)
     assert_type(guard.judge_many([MESSAGES], jobs=2), Iterator[ConversationVerdict])
-    without_withheld(MESSAGES, result.withheld)
+    cleaned = without_withheld(MESSAGES, result.withheld)
+    assert_type(result.notice, str)
+    with_notice(cleaned, result.notice)
+    assert_type(guard.judge_reply("Su", "s", is_whole=False), ReplyVerdict)
 
 
 async def awaited(guard: AsyncGuard) -> None:

@@ -107,6 +107,19 @@ test("a poisoned result is replaced, and again when it is sent again", async () 
   assert.equal(model.seen[1][2].content[0].output.value, STRIPPED);
 });
 
+test("the model is told of a steered turn after the developer's words", async () => {
+  answer = { is_blocked: false, notice: "Take care." };
+  const model = scripted();
+  const told = { role: "system", content: "Be kind." };
+  await generate(promptguard({ baseURL }), [told, says("Hi")], model);
+  await generate(promptguard({ baseURL }), [says("Hi")], model);
+  const notice = { role: "system", content: "Take care." };
+  assert.deepEqual(model.seen, [
+    [told, notice, says("Hi")],
+    [notice, says("Hi")],
+  ]);
+});
+
 test("the session is what the caller says", async () => {
   const middleware = promptguard({ baseURL, sessionId: (params) => params.providerOptions.chat });
   const model = scripted();

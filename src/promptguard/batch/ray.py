@@ -58,7 +58,7 @@ def _judge_block(
         _Judging,
         fn_constructor_args=(config, opener),
         batch_size=BATCH,
-        concurrency=min(jobs, len(rows)),
+        compute=ray.data.ActorPoolStrategy(size=min(jobs, len(rows))),
     )
     lines = {int(row["number"]): str(row["line"]) for row in judged.iter_rows()}
     return [lines[number] for number in range(len(block))]

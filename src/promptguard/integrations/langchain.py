@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 from promptguard.config import ControllerConfig
 from promptguard.conversation import Role, messages_from, text_of
@@ -14,20 +14,30 @@ from promptguard.turns.exchanges import without_withheld
 from promptguard.turns.result import TurnResult
 
 try:
-    from langchain.agents.middleware import AgentMiddleware, hook_config
-    from langchain_core.messages import AIMessage, ToolMessage
+    from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
+    from langchain.agents.middleware.types import PrivateStateAttr
+    from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 except ImportError as error:
     raise missing("langchain", error) from None
+
+
+class GuardState(AgentState[Any]):
+    """The agent's state, with what the model is to be told of the latest turn."""
+
+    promptguard_notice: NotRequired[Annotated[str, PrivateStateAttr]]  # type: ignore[valid-type]
 
 
 class GuardMiddleware(AgentMiddleware):
     """Give it to `create_agent(middleware=[GuardMiddleware()])`.
 
-    A blocked turn ends the run with the refusal. A poisoned tool result is replaced before it
-    enters the conversation. The session is the thread; without a checkpointer the conversation
-    is judged as a whole. `system` is the agent's system prompt, which judges answers and turns
-    in the light of the application.
+    A blocked turn ends the run with the refusal; a steered one reaches the model with a notice
+    after the system prompt, which the history does not keep. A poisoned tool result is replaced
+    before it enters the conversation. The session is the thread; without a checkpointer the
+    conversation is judged as a whole. `system` is the agent's system prompt, which judges answers
+    and turns in the light of the application.
     """
+
+    state_schema = GuardState
 
     def __init__(
         self,
@@ -51,6 +61,14 @@ class GuardMiddleware(AgentMiddleware):
     async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Judge as `before_model` does, without holding up the event loop."""
         return await asyncio.to_thread(self.before_model, state, runtime)
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """Call the model, with a notice where the turn is steered."""
+        return handler(_noticed(request))
+
+    async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Call the model, with a notice where the turn is steered."""
+        return await handler(_noticed(request))
 
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Judge the answer; replace it by the refusal where it must not be shown."""
@@ -76,15 +94,14 @@ class GuardMiddleware(AgentMiddleware):
         result = await handler(request)
         return await asyncio.to_thread(self._screened, request, result)
 
-    def _update(self, messages: Sequence[Any], result: TurnResult) -> dict[str, Any] | None:
+    def _update(self, messages: Sequence[Any], result: TurnResult) -> dict[str, Any]:
         if result.is_blocked:
             refusal = AIMessage(content=self.guard.config.refusal)
             return {"messages": [refusal], "jump_to": "end"}
-        if not result.withheld:
-            return None
         cleaned = without_withheld(messages, result.withheld)
         # Messages replace those of the same id.
-        return {"messages": [cleaned[index] for index in result.withheld]}
+        replaced = [cleaned[index] for index in result.withheld]
+        return {"messages": replaced, "promptguard_notice": result.notice}
 
     def _screened(self, request: Any, result: Any) -> Any:
         if not isinstance(result, ToolMessage):
@@ -92,6 +109,15 @@ class GuardMiddleware(AgentMiddleware):
         text = text_of(result.content)
         screened = self.guard.screen(text, _task(request.state["messages"]))
         return result if screened == text else result.model_copy(update={"content": screened})
+
+
+def _noticed(request: Any) -> Any:
+    notice = request.state.get("promptguard_notice")
+    if not notice:
+        return request
+    told = request.system_message.text if request.system_message else ""
+    words = f"{told}\n\n{notice}" if told else notice
+    return request.override(system_message=SystemMessage(content=words))
 
 
 def _session(runtime: Any) -> str | None:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from promptguard.config import ControllerConfig, load_settings
-from promptguard.conversation import Message, Role, text_of
+from promptguard.conversation import Message, Role, messages_from, text_of
 from promptguard.guard import AsyncGuard
 from promptguard.integrations.extras import missing
-from promptguard.risk.policy import STRIPPED
+from promptguard.turns.exchanges import system_of, with_notice, without_withheld
+from promptguard.turns.result import TurnResult
 
 try:
     from litellm.exceptions import GuardrailRaisedException
@@ -26,8 +27,15 @@ class GuardGuardrail(CustomGuardrail):
     """Name it in the proxy's configuration as `guardrail: promptguard.integrations.litellm.…`.
 
     Settings come from PROMPTGUARD_CONFIG, the environment and promptguard.yaml. A blocked turn
-    or answer is HTTP 400; poisoned tool results and tool descriptions are replaced.
+    or answer is HTTP 400; poisoned tool results and tool descriptions are replaced, and a steered
+    turn has a notice after the system prompt.
     """
+
+    def __init_subclass__(cls, **rest: object) -> None:
+        """Give a subclass the method itself: the proxy runs what stands in the class's own dict."""
+        if "apply_guardrail" not in cls.__dict__:
+            cls.apply_guardrail = GuardGuardrail.apply_guardrail  # type: ignore[method-assign]
+        super().__init_subclass__(**rest)
 
     def __init__(
         self,
@@ -37,7 +45,11 @@ class GuardGuardrail(CustomGuardrail):
         **rest: Any,
     ) -> None:
         super().__init__(**rest)
-        self.guard = guard or AsyncGuard(config or load_settings().conversation)
+        settings = load_settings()
+        self.guard = guard or AsyncGuard(config or settings.conversation)
+        # With it the proxy asks while a stream comes, and holds back as much as it is told.
+        self.streaming_transform_mode = "incremental_diff"
+        self._holdback_chars = settings.service.holdback_chars
 
     async def apply_guardrail(
         self,
@@ -60,22 +72,20 @@ class GuardGuardrail(CustomGuardrail):
             result = await self.guard.judge(messages, session_of(request_data))
             if result.is_blocked:
                 raise self._blocked()
-            hidden = {text_of(_content(messages[index])) for index in result.withheld}
-            inputs = _replaced(inputs, hidden)
+            inputs = _changed(inputs, messages, result)
         if inputs.get("tools"):
             inputs = {**inputs, "tools": [await self._tool(tool) for tool in inputs["tools"]]}
         return inputs
 
     async def _response(self, inputs: Any, request_data: Mapping[str, Any]) -> Any:
-        session = session_of(request_data)
-        for text in inputs.get("texts", ()):
-            if text and (await self.guard.judge_reply(text, session)).is_blocked:
+        """Judge an answer, whole or so far; it is recorded when the client resends it."""
+        session, system = session_of(request_data), _system(request_data)
+        texts = inputs.get("texts") or ()
+        for text in (*texts, *map(_arguments, inputs.get("tool_calls") or ())):
+            verdict = await self.guard.judge_reply(text, session, system, is_whole=False)
+            if verdict.is_blocked:
                 raise self._blocked()
-        for call in inputs.get("tool_calls", ()):
-            arguments = _arguments(call)
-            if arguments and (await self.guard.judge_reply(arguments)).is_blocked:
-                raise self._blocked()
-        return inputs
+        return {**inputs, "stream_holdback_chars": [self._holdback_chars] * len(texts)}
 
     async def _tool(self, tool: Any) -> Any:
         """Return a tool's definition, with a note for a description that carries orders."""
@@ -119,15 +129,22 @@ def session_of(request_data: Mapping[str, Any]) -> str | None:
     return json.dumps([*map(str, who), str(named)])
 
 
-def _replaced(inputs: Any, hidden: set[str]) -> Any:
-    if not hidden:
+def _system(request_data: Mapping[str, Any]) -> str:
+    """Return what the application told the model, on OpenAI's and Anthropic's wires."""
+    told = [text_of(request_data.get(name) or "") for name in ("instructions", "system")]
+    messages = request_data.get("messages")
+    if messages:
+        told.append(system_of(messages_from(messages)))
+    return "\n".join(text for text in told if text)
+
+
+def _changed(inputs: Any, messages: Sequence[Any], result: TurnResult) -> Any:
+    """Return the inputs without what is poisoned, and with the notice of a steered turn."""
+    is_changed = result.withheld or result.notice
+    if not is_changed or not inputs.get("structured_messages"):
         return inputs
-    texts = [STRIPPED if text in hidden else text for text in inputs.get("texts", ())]
-    return {**inputs, "texts": texts}
-
-
-def _content(message: Any) -> Any:
-    return message.get("content") if isinstance(message, Mapping) else message.content
+    cleaned = without_withheld(messages, result.withheld)
+    return {**inputs, "structured_messages": with_notice(cleaned, result.notice)}
 
 
 def _arguments(call: Any) -> str:

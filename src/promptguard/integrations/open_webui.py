@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from promptguard import AsyncGuard, ControllerConfig, without_withheld
+from promptguard import AsyncGuard, ControllerConfig, with_notice, without_withheld
 
 
 class Filter:
@@ -37,13 +37,14 @@ class Filter:
         __user__: Mapping[str, Any] | None = None,
         __metadata__: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Judge the chat; raises where it is blocked, and strips poisoned tool results."""
+        """Judge the chat; raises where it is blocked, strips poisoned tool results, and steers."""
         guard = self._opened()
         session = _session(__user__, __metadata__)
         result = await guard.judge(body["messages"], session)
         if result.is_blocked:
             raise ValueError(guard.config.refusal)
-        return {**body, "messages": without_withheld(body["messages"], result.withheld)}
+        cleaned = without_withheld(body["messages"], result.withheld)
+        return {**body, "messages": with_notice(cleaned, result.notice)}
 
     async def outlet(
         self,

@@ -10,6 +10,7 @@ from promptguard.conversation import Role, messages_from
 from promptguard.errors import Blocked
 from promptguard.guard import AsyncGuard
 from promptguard.integrations.extras import missing
+from promptguard.turns.exchanges import without_withheld
 
 try:
     from agents import (
@@ -19,6 +20,7 @@ try:
         ToolGuardrailFunctionOutput,
         ToolOutputGuardrail,
     )
+    from agents.run import ModelInputData
 except ImportError as error:
     raise missing("openai-agents", error) from None
 
@@ -31,6 +33,9 @@ class Guardrails:
 
     `session` names the conversation; without it the input is judged as a whole. A blocked turn
     or answer trips the wire; a poisoned tool output is replaced and the run goes on.
+    `model_input` is for `RunConfig(call_model_input_filter=...)`: it judges what is new before
+    every call of the model, strips the outputs of all tools, and tells the model of a steered
+    turn; where it blocks, it raises Blocked.
     """
 
     def __init__(
@@ -51,6 +56,19 @@ class Guardrails:
         result = await self.guard.judge(given, self._session(context.context), _instructions(agent))
         return GuardrailFunctionOutput(
             output_info=result.verdict.to_dict(), tripwire_triggered=result.is_blocked
+        )
+
+    async def model_input(self, data: Any) -> Any:
+        """Return what the model may see: without poisoned outputs, with a notice where steered."""
+        given = data.model_data
+        result = await self.guard.judge(
+            given.input, self._session(data.context), given.instructions
+        )
+        result.raise_if_blocked()
+        told = (given.instructions, result.notice)
+        return ModelInputData(
+            input=without_withheld(given.input, result.withheld),
+            instructions="\n\n".join(words for words in told if words) or None,
         )
 
     async def _output(self, context: Any, agent: Any, output: Any) -> Any:

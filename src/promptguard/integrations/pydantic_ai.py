@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from promptguard.config import ControllerConfig
@@ -12,7 +13,7 @@ from promptguard.guard import AsyncGuard
 from promptguard.integrations.extras import missing
 
 try:
-    from pydantic_ai import ModelResponse, SkipModelRequest, TextPart
+    from pydantic_ai import InstructionPart, ModelResponse, SkipModelRequest, TextPart
     from pydantic_ai.capabilities import AbstractCapability
 except ImportError as error:
     raise missing("pydantic-ai", error) from None
@@ -30,8 +31,9 @@ _ROLES = {
 class GuardCapability(AbstractCapability[Any]):
     """Give it to `Agent(capabilities=[GuardCapability()])`.
 
-    A blocked turn is answered with the refusal, and the model is not called. A poisoned tool
-    result is replaced before the model sees it. The session is the agent's conversation id.
+    A blocked turn is answered with the refusal, and the model is not called; a steered one adds
+    a notice to the instructions. A poisoned tool result is replaced before the model sees it. The
+    session is the agent's conversation id.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class GuardCapability(AbstractCapability[Any]):
         result = await self.guard.judge(messages, ctx.conversation_id)
         if result.is_blocked:
             raise SkipModelRequest(ModelResponse(parts=[TextPart(self.guard.config.refusal)]))
-        return request_context
+        return _noticed(request_context, result.notice) if result.notice else request_context
 
     async def after_tool_execute(
         self, ctx: Any, *, call: Any, tool_def: Any, args: Any, result: Any
@@ -55,6 +57,14 @@ class GuardCapability(AbstractCapability[Any]):
         text = result if isinstance(result, str) else json.dumps(result, default=str)
         screened = await self.guard.screen(text, _task(ctx.messages), f"tool:{call.tool_name}")
         return result if screened == text else screened
+
+
+def _noticed(request_context: Any, notice: str) -> Any:
+    asked = request_context.model_request_parameters
+    parts = [*(asked.instruction_parts or ()), InstructionPart(notice, dynamic=True)]
+    return replace(
+        request_context, model_request_parameters=replace(asked, instruction_parts=parts)
+    )
 
 
 def _messages(history: Iterable[Any]) -> Iterator[Message]:

@@ -36,6 +36,7 @@ from promptguard.service.wire import (
     sse_event,
     string,
 )
+from promptguard.turns.exchanges import with_notice
 
 _KNOWN = frozenset(
     {"messages", "model", "stream", "role", "content", "tool_calls", "text", "type", "refusal"}
@@ -106,19 +107,10 @@ class ChatRequest(GuardedRequest):
         return isinstance(options, dict) and options.get("include_usage") is True
 
     def noticed(self, body: Mapping[str, object], notice: str) -> Mapping[str, object]:
-        """Return the body with one more system message, after the developer's own.
-
-        It has the role that the client uses for them: some models accept only `developer`, others
-        only `system`.
-        """
+        """Return the body with one more system message, after the developer's own."""
         messages = body["messages"]
         assert isinstance(messages, list)
-        leading = 0
-        while leading < len(messages) and role_in(messages[leading]) is Role.SYSTEM:
-            leading += 1
-        role = str(messages[leading - 1]["role"]) if leading else Role.SYSTEM.value
-        notes = [{"role": role, "content": notice}]
-        return {**body, "messages": [*messages[:leading], *notes, *messages[leading:]]}
+        return {**body, "messages": with_notice(messages, notice)}
 
 
 class ChatWire(ChunkWire):

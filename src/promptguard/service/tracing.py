@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
 from urllib.parse import urlsplit
 
 from opentelemetry import propagate, trace
@@ -19,6 +18,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from promptguard import __version__
 from promptguard.errors import ConfigError
 
 NAME = "promptguard"
@@ -147,9 +147,9 @@ def set_up_traces(env: Mapping[str, str] | None = None) -> bool:
     except ImportError:
         raise ConfigError(
             f"{ENDPOINT} is set, and to export traces needs the extra `otel`: "
-            "pip install 'promptguard[otel]'."
+            "pip install 'ayniguard[otel]'."
         ) from None
-    resource = Resource.create({"service.name": NAME, "service.version": version(NAME)})
+    resource = Resource.create({"service.name": NAME, "service.version": __version__})
     provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)

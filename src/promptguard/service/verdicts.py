@@ -26,7 +26,7 @@ class TurnView(BaseModel):
 
     `is_judged` is false where no judge could judge; `action` is then what the settings say for
     that case. `stripped` are the contents to replace by a note before the model sees them, by
-    their index in `verdict.content`.
+    their index in `verdict.content`. `notice` is to be told to the model where the turn is steered.
     """
 
     session_id: str
@@ -42,6 +42,7 @@ class TurnView(BaseModel):
     verdict: Verdict
     stripped: list[int] = []
     refusal: str | None = None
+    notice: str = ""
     reply_kind: str = "none"
     reply_is_cut: bool = False
 
@@ -127,6 +128,7 @@ def turn_view(result: TurnResult, history: str, *, reply_is_cut: bool = False) -
         verdict=verdict,
         stripped=list(result.stripped),
         refusal=result.reply if result.is_blocked else None,
+        notice=result.notice,
         reply_kind=result.reply_kind.value,
         reply_is_cut=reply_is_cut,
     )

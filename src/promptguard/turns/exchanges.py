@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from promptguard.conversation import Message, Role, content_hash
+from promptguard.conversation import Message, Role, content_hash, role_of
+from promptguard.errors import InputError
 from promptguard.risk.policy import STRIPPED
 from promptguard.state import TranscriptEntry
 from promptguard.turns.input import Content, TurnInput
@@ -120,6 +121,27 @@ def without_withheld(messages: Sequence[T], withheld: Sequence[int]) -> list[T]:
     """
     hidden = frozenset(withheld)
     return [_noted(item) if index in hidden else item for index, item in enumerate(messages)]
+
+
+def with_notice(messages: Sequence[T], notice: str) -> list[T | dict[str, str]]:
+    """Return OpenAI's messages with a notice to the model, after the developer's own words.
+
+    It has the role that the application uses for them: some models accept only `developer`,
+    others only `system`.
+    """
+    if not notice:
+        return list(messages)
+    at = next((i for i, m in enumerate(messages) if not _is_developers(m)), len(messages))
+    last = messages[at - 1] if at else None
+    role = str(last["role"]) if isinstance(last, Mapping) else Role.SYSTEM.value
+    return [*messages[:at], {"role": role, "content": notice}, *messages[at:]]
+
+
+def _is_developers(message: object) -> bool:
+    try:
+        return isinstance(message, Mapping) and role_of(message.get("role")) is Role.SYSTEM
+    except InputError:
+        return False
 
 
 def _noted(message: Any) -> Any:

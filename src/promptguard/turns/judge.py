@@ -10,7 +10,7 @@ from pathlib import Path
 from promptguard.cancellation import checkpoint
 from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
-from promptguard.errors import InputError
+from promptguard.errors import EvaluationError, InputError, PromptGuardError
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.model.readers import shared_readers
 from promptguard.model.reading import ContextReading, MessageReading
@@ -207,7 +207,7 @@ class TurnJudge:
         earlier: dict[str, float] = {}
         seen = replace(ctx, earlier=earlier)
         for name, signal in self.signals:
-            score = bounded(signal(seen))
+            score = bounded(_score(name, signal, seen))
             scores.append(score)
             earlier[name] = score.score
         return tuple(scores)
@@ -294,6 +294,16 @@ class TurnJudge:
         said = [*said_before(state), Message(role=Role.USER, content=views.plain or turn.text)]
         system = system_of(state, turn)
         return self.encoder.read_context(said, system=system, thorough=thorough)
+
+
+def _score(name: str, signal: Signal, ctx: TurnContext) -> SignalScore:
+    """Return a signal's score; a failure, also of somebody else's signal, is the judge's."""
+    try:
+        return signal(ctx)
+    except PromptGuardError:
+        raise
+    except Exception as error:
+        raise EvaluationError(f"The signal {name!r} failed: {type(error).__name__}.") from error
 
 
 def riskiest_segments(text: str, limit: int = READ_SEGMENTS) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from promptguard.errors import Blocked
+from promptguard.risk.policy import STEERING
 from promptguard.state import ReplyKind, SessionState
 from promptguard.verdict import Action, Evidence, Verdict
 
@@ -41,6 +42,12 @@ class TurnResult:
     def is_blocked(self) -> bool:
         """Whether the turn was kept from the model."""
         return self.is_enforced and self.action is Action.BLOCK
+
+    @property
+    def notice(self) -> str:
+        """What the model is to be told after the application's own words; mostly nothing."""
+        is_steered = self.is_enforced and self.action in (Action.STEER, Action.REVIEW)
+        return STEERING if is_steered else ""
 
     @property
     def stripped(self) -> tuple[int, ...]:

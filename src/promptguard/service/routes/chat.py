@@ -16,7 +16,6 @@ from fastapi.responses import JSONResponse
 from promptguard.config import ServiceConfig
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.protocols import SessionKey
-from promptguard.risk.policy import STEERING
 from promptguard.service.anthropic_wire import MessagesWire
 from promptguard.service.auth import Authenticator, Scope, permitted
 from promptguard.service.body import Limits, name_of
@@ -156,8 +155,7 @@ class Gateway:
         admission = turn.admission
         if admission.result.is_blocked:
             return self._blocked(turn)
-        notice = STEERING if admission.is_steered else ""
-        body = turn.asked.forwarded(notice=notice, stripped=admission.stripped)
+        body = turn.asked.forwarded(notice=admission.result.notice, stripped=admission.stripped)
         try:
             if turn.asked.is_stream:
                 return await self._stream(turn, body)

@@ -22,6 +22,7 @@ from promptguard.service.openai_wire import read_messages, shown_in
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.verdicts import block_reason
+from promptguard.turns.exchanges import with_notice
 from promptguard.turns.replies import ReplyWatch
 from promptguard.verdict import Mode
 
@@ -54,6 +55,7 @@ class GuardrailReply(BaseModel):
     blocked_reason: str | None = None
     texts: Texts | None = None
     tools: list[dict[str, Any]] | None = None
+    structured_messages: list[dict[str, Any]] | None = None
     stream_holdback_chars: list[int] | None = None
 
 
@@ -111,7 +113,8 @@ class LitellmApi:
         if admission.result.is_blocked:
             return _blocked(admission)
         poisoned = poisoned_in((*reading.messages, *reading.contents), admission.stripped)
-        return _replaced(body, poisoned) or _blocked(admission)
+        reply = _replaced(body, poisoned) or _blocked(admission)
+        return _noticed(reply, body, poisoned, admission.result.notice)
 
     async def _response(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
         """Judge an answer, whole or so far; it is recorded when the client resends it."""
@@ -206,6 +209,23 @@ def _replaced(
     return GuardrailReply(
         action="GUARDRAIL_INTERVENED", texts=texts, tools=tools["tools"] if in_tools else None
     )
+
+
+def _noticed(
+    reply: GuardrailReply,
+    body: GuardrailRequest,
+    poisoned: Sequence[ComparableMessage],
+    notice: str,
+) -> GuardrailReply:
+    """Return the reply with a notice to the model, where there are messages to put it in."""
+    if not notice or not body.structured_messages or reply.action == "BLOCKED":
+        return reply
+    said = [item for item in poisoned if item.place[0] == "messages"]
+    cleaned = with_stripped({"messages": body.structured_messages}, said)
+    assert isinstance(cleaned, dict)
+    noticed = [dict(message) for message in with_notice(cleaned["messages"], notice)]
+    update = {"action": "GUARDRAIL_INTERVENED", "structured_messages": noticed}
+    return reply.model_copy(update=update)
 
 
 def _is_part(text: str, item: ComparableMessage) -> bool:
