@@ -175,6 +175,29 @@ class TurnRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedQuery:
+    """The next judged turns of a tenant after one of them, session by session, in order."""
+
+    tenant: str = "default"
+    after_session: str = ""
+    after_turn: int = 0
+    with_demo: bool = False
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedTurn:
+    """A judged turn with its whole verdict, in the stored form."""
+
+    session_id: str
+    turn: int
+    timestamp: float
+    action: Action
+    label: str
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewQuery:
     """What to sum up: turns from `since` to `until`, in stretches of `bucket_s` seconds."""
 

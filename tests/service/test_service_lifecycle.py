@@ -296,9 +296,10 @@ async def test_a_dashboard_is_mounted_where_it_is_wanted(guarded, monkeypatch) -
         "promptguard.service.dashboard.mount_dashboard", lambda *given: mounted.append(given)
     )
     guard = await guarded(service={"dashboard": True})
-    ((app, controller, config, audit),) = mounted
+    ((app, controller, live, audit, decisions),) = mounted
     assert (app, controller) == (guard.service.app, guard.controller)
-    assert (config(), audit) == (guard.settings.service, guard.service.audit)
+    assert (live.service(), audit) == (guard.settings.service, guard.service.audit)
+    assert decisions is guard.service.decisions
 
 
 def test_turns_in_flight_finish_at_shutdown() -> None:

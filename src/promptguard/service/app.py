@@ -23,6 +23,7 @@ from promptguard.errors import PromptGuardError, StoreError
 from promptguard.evaluation import PromptGuard
 from promptguard.providers import Endpoint, open_endpoint
 from promptguard.service.auth import Authenticator, check_host
+from promptguard.service.decisions import Decisions
 from promptguard.service.errors import api_error_of, error_response, invalid_fields
 from promptguard.service.intake import Intake
 from promptguard.service.lanes import LaneExecutor, lane_limits
@@ -99,6 +100,7 @@ class Service:
             service.audit_file, clock=parts.clock, on_label=self.webhooks.labelled
         )
         self.background = Background()
+        self.decisions = Decisions(parts.controller, self.audit, clock=parts.clock)
         self.intake = Intake(parts.controller, self.telemetry, self.live.service, clock=parts.clock)
         self.recorder = ReplyRecorder(
             controller=parts.controller,
@@ -120,7 +122,9 @@ class Service:
             authenticator=self.authenticator,
             telemetry=self.telemetry,
             audit=self.audit,
+            overlay=self.decisions.overlaid,
         )
+        self.decisions.reapply = self.reloader.reapply
         self.lifecycle = self._lifecycle(parts)
         self.app = self._assembled(parts)
 
@@ -134,7 +138,13 @@ class Service:
             background=self.background,
             lanes=self.lanes,
             shutdown_s=service.shutdown_s,
-            jobs=(retention.run, self.webhooks.run, *((demo,) if service.demo else ())),
+            starters=(self.decisions.refresh,),
+            jobs=(
+                retention.run,
+                self.webhooks.run,
+                self.decisions.follow,
+                *((demo,) if service.demo else ()),
+            ),
             closers=(self.upstream.close, parts.guard.close, parts.controller.close),
         )
 
@@ -161,7 +171,7 @@ class Service:
             # Imported on use: the dashboard brings NiceGUI, which is large.
             from promptguard.service.dashboard import mount_dashboard
 
-            mount_dashboard(app, parts.controller, self.live.service, self.audit)
+            mount_dashboard(app, parts.controller, self.live, self.audit, self.decisions)
         return app
 
     def _add_routes(self, app: FastAPI, parts: Parts) -> None:

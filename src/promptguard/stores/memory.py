@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from promptguard.decisions import Decision
 from promptguard.errors import SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
 from promptguard.queries import (
+    JudgedQuery,
+    JudgedTurn,
     Overview,
     OverviewQuery,
     Precision,
@@ -52,6 +55,18 @@ class _Session:
         entry = None if turn is None else self.entries.get(turn.position)
         return None if entry is None else entry.content
 
+    def judged(self, number: int) -> JudgedTurn:
+        turn = self.turns[number]
+        entry = self.entries[turn.position]
+        return JudgedTurn(
+            session_id=turn.session_id,
+            turn=number,
+            timestamp=entry.timestamp,
+            action=turn.action,
+            label=turn.label,
+            verdict=entry.verdict,
+        )
+
     def spans(self, turn: StoredTurn) -> tuple[Span, ...]:
         return spans_in(self.entries[turn.position].verdict)
 
@@ -62,6 +77,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._sessions: dict[SessionKey, _Session] = {}
         self._feed = ChangeFeed()
+        self._decisions: list[Decision] = []
         self._is_closed = False
 
     async def load(self, key: SessionKey) -> SessionState | None:
@@ -145,6 +161,28 @@ class MemoryStore:
             if turn.label and turn.is_flagged and tenant in (None, turn.tenant)
         )
         return precision_of([(*names, count) for names, count in found.items()])
+
+    async def judged(self, query: JudgedQuery) -> tuple[JudgedTurn, ...]:
+        """Return the next judged turns with their verdicts, by session and turn."""
+        after = (query.after_session, query.after_turn)
+        fitting = sorted(
+            (key.session_id, number, session)
+            for key, session in self._open_sessions().items()
+            if key.tenant == query.tenant and (query.with_demo or not is_demo(key.session_id))
+            for number in session.turns
+            if (key.session_id, number) > after
+        )
+        return tuple(session.judged(number) for _, number, session in fitting[: query.limit])
+
+    async def decide(self, decision: Decision) -> None:
+        """Record what an operator decided."""
+        self._open_sessions()
+        self._decisions.append(replace(decision, number=len(self._decisions) + 1))
+
+    async def decisions(self) -> tuple[Decision, ...]:
+        """Return every decision, oldest first."""
+        self._open_sessions()
+        return tuple(self._decisions)
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""

@@ -215,6 +215,11 @@ async def redact(link: Connection, key: SessionKey, before: float, origin: str) 
         return cursor.rowcount
 
 
+async def execute(link: Connection, statement: Statement) -> None:
+    """Do what a statement says."""
+    await link.execute(statement.for_postgres(), dict(statement.values))
+
+
 async def database_time(link: Connection) -> float:
     """Return the database's clock in seconds since the epoch."""
     cursor = await link.execute("SELECT extract(epoch FROM clock_timestamp())::float8")

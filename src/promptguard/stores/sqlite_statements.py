@@ -141,6 +141,12 @@ def redact_some(connection: sqlite3.Connection, before: float, origin: str) -> R
     return Redacted(entries=entries, changed=changed, has_more=len(keys) == _REDACT_SESSIONS)
 
 
+def execute(connection: sqlite3.Connection, statement: Statement) -> None:
+    """Do what a statement says, wholly or not at all."""
+    with transaction(connection):
+        connection.execute(statement.sql, dict(statement.values))
+
+
 def read_mark(connection: sqlite3.Connection) -> Mark:
     """Return where the file stands now."""
     data_version = connection.execute("PRAGMA data_version").fetchone()[0]

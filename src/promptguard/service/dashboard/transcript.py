@@ -66,15 +66,19 @@ def point_of(verdict: Verdict) -> Point:
     )
 
 
-def worst_of(cards: Iterable[Card]) -> Card | None:
-    """Return the most severe turn; None where nothing was interfered with."""
-    flagged = [
+def flagged_cards(cards: Iterable[Card]) -> list[Card]:
+    """Return the turns that were interfered with."""
+    return [
         card
         for card in cards
         if card.verdict is not None and card.verdict.action.severity >= Action.STEER.severity
     ]
+
+
+def worst_of(cards: Iterable[Card]) -> Card | None:
+    """Return the most severe turn; None where nothing was interfered with."""
     return max(
-        flagged,
+        flagged_cards(cards),
         key=lambda c: (c.verdict.action.severity, c.verdict.turn_risk) if c.verdict else (0, 0.0),
         default=None,
     )
