@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from promptguard.state import SessionState
-from promptguard.verdict import Action, Span
+from promptguard.verdict import Action, Verdict
 
 DEMO_PREFIX = "demo:"
 # Turns at least this severe were interfered with; the partial index of the stores says the same.
@@ -167,11 +167,11 @@ class TurnQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """A turn in a list, with its text where kept and the words of it that mattered."""
+    """A turn in a list, with its text where kept, and its verdict where this version reads it."""
 
     turn: StoredTurn
     text: str | None = None
-    spans: tuple[Span, ...] = ()
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,11 +33,11 @@ from promptguard.stores.rows import (
     closed,
     conflict,
     key_name,
-    spans_in,
     turns_of,
+    verdict_in,
 )
 from promptguard.stores.statements import overview_of_turns, precision_of, words_of
-from promptguard.verdict import Span
+from promptguard.verdict import Verdict
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,8 +67,8 @@ class _Session:
             verdict=entry.verdict,
         )
 
-    def spans(self, turn: StoredTurn) -> tuple[Span, ...]:
-        return spans_in(self.entries[turn.position].verdict)
+    def verdict(self, turn: StoredTurn) -> Verdict | None:
+        return verdict_in(self.entries[turn.position].verdict)
 
 
 class MemoryStore:
@@ -133,7 +133,7 @@ class MemoryStore:
     async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
         """Return judged turns, the newest first."""
         fitting = [
-            TurnRow(turn=turn, text=session.text(turn), spans=session.spans(turn))
+            TurnRow(turn=turn, text=session.text(turn), verdict=session.verdict(turn))
             for session in self._open_sessions().values()
             for turn in session.turns.values()
             if query.fits(turn)

@@ -27,7 +27,7 @@ from promptguard.queries import (
     TurnRow,
 )
 from promptguard.state import SessionState
-from promptguard.stores.rows import TURN_COLUMNS, spans_in, text_of, turn_of, turn_values
+from promptguard.stores.rows import TURN_COLUMNS, text_of, turn_of, turn_values, verdict_in
 from promptguard.verdict import Action
 
 Rows = Sequence[Sequence[Any]]
@@ -143,7 +143,7 @@ def turns(query: TurnQuery) -> Statement:
 def turn_row(row: Sequence[Any]) -> TurnRow:
     """Return a row of `turns`."""
     content, verdict, *turn = row
-    return TurnRow(turn=turn_of(turn), text=text_of(content), spans=spans_in(text_of(verdict)))
+    return TurnRow(turn=turn_of(turn), text=text_of(content), verdict=verdict_in(text_of(verdict)))
 
 
 def precision(tenant: str | None) -> Statement:

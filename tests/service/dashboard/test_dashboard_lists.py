@@ -292,10 +292,10 @@ async def test_a_session_page_begins_with_the_verdict() -> None:
     async with open_site() as site:
         await site.controller.process_turn("s1", ATTACK)
         shown = await site.page("/dashboard/session?id=s1")
-        assert "Turn 1</a> was <b>blocked</b>" in shown
+        assert "Turn 1</a> was blocked: it " in shown
         assert "turn-1" in shown
         assert "What the words mean" in shown
-        assert shown.index("was <b>blocked") < shown.index("Risk, turn by turn")
+        assert shown.index("was blocked: it") < shown.index("Risk, turn by turn")
 
 
 # --- review ------------------------------------------------------------------------------------

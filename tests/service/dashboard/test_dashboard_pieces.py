@@ -79,6 +79,7 @@ def explanation(
     last: Verdict, alone: Action = Action.ALLOW, without: tuple[int, ...] | None = None
 ) -> ExplanationView:
     explanation = Explanation(
+        text="x",
         verdict=last,
         attribution=Attribution(
             prior=-3.0, nats=0.0, risk=0.05, entries=(), by_turn=(), by_signal=()
@@ -232,7 +233,7 @@ def test_the_first_sentence_says_what_was_done_and_why() -> None:
     (card,) = cards_of((entry(0, Role.USER, "x", VERDICT),))
     said = sentence_html(state(lock=Lock(turn=1, reason="three blocks")), [card])
     assert 'href="#turn-1"' in said
-    assert "<b>blocked</b>: &lt;i&gt;harmful&lt;/i&gt; 0.9" in said
+    assert "was blocked: it" in said
     assert "locked</b> since turn 1: three blocks" in said
     assert "Nothing was blocked, stripped or steered in 1 turn." in sentence_html(state(), [])
 

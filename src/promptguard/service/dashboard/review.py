@@ -27,6 +27,7 @@ from promptguard.service.dashboard.overview import demo_filter
 from promptguard.service.dashboard.sessions import LABELS
 from promptguard.service.dashboard.templates import notice, render
 from promptguard.service.dashboard.what_if import WhatIfPanel
+from promptguard.turns.sentence import verdict_sentence
 from promptguard.verdict import Mode
 
 QUEUE = 25
@@ -128,6 +129,7 @@ def queue_html(rows: tuple[TurnRow, ...], base: str, *, may_label: bool) -> Mark
             _name(row),
             session_url(base, SessionKey(session_id=row.turn.session_id))
             + f"#turn-{row.turn.turn}",
+            "" if row.verdict is None else verdict_sentence(row.verdict, row.text),
         )
         for row in rows
     ]

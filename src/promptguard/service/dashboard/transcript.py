@@ -20,6 +20,7 @@ from promptguard.service.verdicts import (
 )
 from promptguard.state import ModeEntry, SessionState, TranscriptEntry
 from promptguard.text.read import read_text
+from promptguard.turns.sentence import verdict_sentence
 from promptguard.verdict import Action, Evidence, Mode, Verdict
 
 _MOST_BARS = 12
@@ -88,16 +89,8 @@ def sentence_html(state: SessionState, cards: Sequence[Card]) -> Markup:
     """Say in one sentence what the guard makes of the session, its most severe turn first."""
     worst = worst_of(cards)
     verdict = worst.verdict if worst is not None else None
-    return render("session", "sentence", state, verdict, verdict and reason_of(verdict))
-
-
-def reason_of(verdict: Verdict) -> str:
-    """Return why a turn was judged as it was: the strongest evidence, in its own words."""
-    strongest = next((each for each in verdict.top_evidence if each.reason), None)
-    if strongest is not None:
-        return strongest.reason
-    content = next((finding.reason for finding in verdict.content if finding.reason), "")
-    return content or verdict.fault
+    told = verdict_sentence(verdict, worst.user) if worst is not None and verdict else ""
+    return render("session", "sentence", state, verdict, told)
 
 
 def bars_of(evidence: Iterable[Evidence]) -> list[Bar]:
@@ -115,7 +108,7 @@ def turn_html(card: Card) -> Markup:
     strongest = [
         each for each in _by_nats(evidence) if each.reason and abs(each.nats) >= _STRONG_NATS
     ]
-    why = "" if card.verdict is None else reason_of(card.verdict)
+    why = "" if card.verdict is None else verdict_sentence(card.verdict, card.user)
     return render("session", "turn", card, views, bars, strongest, why)
 
 
