@@ -339,7 +339,7 @@ class ServiceConfig(_Settings):
     weights_folder: str | None = None
     """Folder whose weights files (`*.toml`) the review page tries out and applies."""
     docs_folder: str = "site"
-    """Built documentation (`make docs`), served at /manual/ where it is there."""
+    """Built site (`make docs`), served at /manual/; without one the package's own, if any."""
     quality_report: str = "benchmarks/published.json"
     """Validation report (JSON) that the quality page shows."""
 

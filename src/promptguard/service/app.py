@@ -28,6 +28,7 @@ from promptguard.service.errors import api_error_of, error_response, invalid_fie
 from promptguard.service.intake import Intake
 from promptguard.service.lanes import LaneExecutor, lane_limits
 from promptguard.service.lifecycle import Background, Lifecycle, Retention, load_demo
+from promptguard.service.manual import mount_manual
 from promptguard.service.middleware import RequestMiddleware
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.routes.chat import Gateway, chat_routes
@@ -167,6 +168,7 @@ class Service:
         app.add_exception_handler(PromptGuardError, _on_promptguard_error)
         app.add_exception_handler(HTTPException, _on_http_error)
         self._add_routes(app, parts)
+        mount_manual(app, parts.settings.service.docs_folder)
         if parts.settings.service.dashboard:
             # Imported on use: the dashboard brings NiceGUI, which is large.
             from promptguard.service.dashboard import mount_dashboard
