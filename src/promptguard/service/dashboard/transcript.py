@@ -20,6 +20,7 @@ from promptguard.service.verdicts import (
 )
 from promptguard.state import ModeEntry, SessionState, TranscriptEntry
 from promptguard.text.read import read_text
+from promptguard.turns.judge import ALLOWANCE
 from promptguard.turns.sentence import verdict_sentence
 from promptguard.verdict import Action, Evidence, Mode, Verdict
 
@@ -108,7 +109,9 @@ def turn_html(card: Card) -> Markup:
     strongest = [
         each for each in _by_nats(evidence) if each.reason and abs(each.nats) >= _STRONG_NATS
     ]
-    why = "" if card.verdict is None else verdict_sentence(card.verdict, card.user)
+    why = ""
+    if card.verdict is not None and _is_told(card.verdict):
+        why = verdict_sentence(card.verdict, card.user)
     return render("session", "turn", card, views, bars, strongest, why)
 
 
@@ -178,6 +181,12 @@ def _card(turn: int, messages: Sequence[TranscriptEntry]) -> Card:
         replies=tuple(texts[Role.ASSISTANT]),
         verdict=verdicts[0] if verdicts else None,
     )
+
+
+def _is_told(verdict: Verdict) -> bool:
+    """Say whether a turn needs a sentence: something was done, or somebody let it pass."""
+    is_allowed = any(each.signal == ALLOWANCE for each in verdict.evidence)
+    return is_allowed or verdict.action.severity >= Action.STEER.severity
 
 
 def _by_nats(evidence: Iterable[Evidence]) -> list[Evidence]:
