@@ -298,7 +298,7 @@ class SessionStore(Protocol):
         """Sum up the judged turns of a stretch of time."""
 
     async def precision(self, tenant: str | None = "default") -> Precision:
-        """Count what people said of flagged turns."""
+        """Count what people said of flagged turns, those of the demo left out."""
 
     async def judged(self, query: JudgedQuery) -> tuple[JudgedTurn, ...]:
         """Return the next judged turns with their verdicts, by session and turn."""

@@ -24,7 +24,7 @@ from visit import SCREENSHOTS, Visit, visiting
 
 SESSIONS = int(os.environ.get("PROMPTGUARD_E2E_SESSIONS", "2000"))
 # Pages of a hundred thousand sessions on a busy machine; nothing here asserts a time.
-PATIENCE_MS = 15_000 if SESSIONS < 20_000 else 120_000
+PATIENCE_MS = 15_000 if SESSIONS < 20_000 else 400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

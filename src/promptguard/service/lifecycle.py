@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from promptguard.controller import Controller
 from promptguard.errors import PromptGuardError, StoreError
-from promptguard.protocols import SessionLabel, SessionQuery
+from promptguard.protocols import SessionQuery
 from promptguard.queries import DEMO_PREFIX
 from promptguard.scenarios import Scenario, shipped_scenarios
 from promptguard.service.lanes import LaneExecutor
@@ -150,11 +150,9 @@ async def _judge_scenario(controller: Controller, scenario: Scenario, now: float
     session_id, at = DEMO_PREFIX + scenario.id, now - sum(turn.pause_s for turn in scenario.turns)
     for turn in scenario.turns:
         at += turn.pause_s
-        if turn.before == "release":
-            await own.release(session_id)
-        elif turn.before == FALSE_ALARM:
-            label = SessionLabel(verdict=FALSE_ALARM, author="operator", timestamp=at)
-            await own.put_label(session_id, label)
+        if turn.before is not None:
+            # Not labelled: nobody looked at it, and what learns from labels must not see it.
+            await own.release(session_id, forgive=turn.before == FALSE_ALARM)
         contents = tuple(Content(text=text) for text in turn.tools)
         spoken = TurnInput(text=turn.user, contents=contents, system=scenario.system)
         result = await own.judge_turn(session_id, spoken, now=at)

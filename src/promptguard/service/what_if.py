@@ -19,7 +19,7 @@ from promptguard.turns.judge import TurnJudge
 from promptguard.turns.reweigh import Reweigher
 from promptguard.verdict import Action, Verdict
 
-BATCH_TURNS = 500
+BATCH_TURNS = 2000
 EXAMPLES = 3
 _LAST = 2**40  # seconds since the epoch that no turn reaches
 

@@ -158,7 +158,7 @@ class MemoryStore:
             (turn.label, turn.action)
             for session in self._open_sessions().values()
             for turn in session.turns.values()
-            if turn.label and turn.is_flagged and tenant in (None, turn.tenant)
+            if turn.label and turn.is_flagged and not turn.is_demo and tenant in (None, turn.tenant)
         )
         return precision_of([(*names, count) for names, count in found.items()])
 

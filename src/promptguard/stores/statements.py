@@ -147,8 +147,8 @@ def turn_row(row: Sequence[Any]) -> TurnRow:
 
 
 def precision(tenant: str | None) -> Statement:
-    """Ask what people said of flagged turns."""
-    found = _turn_conditions(TurnFilter(), tenant)
+    """Ask what people said of flagged turns, those of the demo left out."""
+    found = _turn_conditions(TurnFilter(is_demo=False), tenant)
     return Statement(
         sql=f"""SELECT t.label, t.action, count(*) FROM guard_turns t
         WHERE {found.where} AND t.label <> '' AND t.severity >= 2 GROUP BY 1, 2""",

@@ -104,17 +104,21 @@ def verdict_sentence(verdict: Verdict, text: str | None = None) -> str:
 
 
 def words_in(text: str | None, spans: Sequence[Span]) -> tuple[str, ...]:
-    """Return the first few words that mattered, each once, none within another."""
+    """Return the first few words that mattered, each once; what overlaps is quoted as one."""
     if text is None:
         return ()
-    said = dict.fromkeys(" ".join(text[s.start : s.end].split()) for s in spans)
-    whole = [
-        word
-        for word in said
-        if 0 < len(word) <= _LONGEST_WORDS
-        and not any(word != other and word.casefold() in other.casefold() for other in said)
-    ]
-    return tuple(whole[:_MOST_WORDS])
+    said = dict.fromkeys(" ".join(text[start:end].split()) for start, end in _joined(spans))
+    return tuple(word for word in said if 0 < len(word) <= _LONGEST_WORDS)[:_MOST_WORDS]
+
+
+def _joined(spans: Sequence[Span]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        if joined and span.start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], span.end))
+        else:
+            joined.append((span.start, span.end))
+    return joined
 
 
 def named_in(spans: Iterable[Span]) -> str:

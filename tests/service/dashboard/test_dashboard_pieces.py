@@ -294,7 +294,9 @@ def test_a_report_shows_its_numbers_with_intervals(tmp_path: Path) -> None:
     for part in ("91.3%", "90.0–92.5%", "balanced", "By source (1)", "only by several"):
         assert part in shown
     ((_, value),) = headline_rows(report.contenders[0])
-    assert f'recall &lt;all&gt;</span><b class="num">{value}</b>' in shown
+    number, _, interval = value.partition(" ")
+    said = f'recall &lt;all&gt;</span><b class="num">{number} <small>{interval}</small></b>'
+    assert said in shown
 
 
 def test_a_report_is_absent_or_broken_never_half_read(tmp_path: Path) -> None:
