@@ -53,11 +53,13 @@ def decision_of(row: Sequence[Any]) -> Decision:
 
 def judged(query: JudgedQuery) -> Statement:
     """Ask for the next judged turns with their verdicts, session by session."""
+    # The bounds on the entries follow from the rest; without them a merge join begins at the first.
     return Statement(
         sql="""SELECT t.session_id, t.turn, e.timestamp, t.action, t.label, e.verdict
         FROM guard_turns t JOIN guard_entries e ON e.tenant = t.tenant
             AND e.session_id = t.session_id AND e.position = t.position
         WHERE t.tenant = :tenant AND (t.session_id, t.turn) > (:after_session, :after_turn)
+            AND e.tenant = :tenant AND e.session_id >= :after_session
             AND (:demo = 1 OR t.is_demo = 0)
         ORDER BY t.session_id, t.turn LIMIT :limit""",
         values={
