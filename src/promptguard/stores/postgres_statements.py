@@ -25,6 +25,7 @@ from promptguard.stores.rows import (
     label_json,
     turn_values,
 )
+from promptguard.stores.statements import Statement
 
 _T = TypeVar("_T")
 LISTEN = "LISTEN promptguard_sessions"

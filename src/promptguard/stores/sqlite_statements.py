@@ -24,6 +24,7 @@ from promptguard.stores.rows import (
     turn_values,
 )
 from promptguard.stores.sqlite_connection import transaction
+from promptguard.stores.statements import Statement
 
 _T = TypeVar("_T")
 _REDACT_SESSIONS = 100
