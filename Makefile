@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 CASES ?= 200000
 DATA ?= ../shared/data
 
-.PHONY: run test check fmt bench fuzz validate e2e integrations docs lock sbom licences audit clean
+.PHONY: run test check fmt bench fuzz validate e2e e2e-large integrations docs lock sbom licences audit clean
 
 $(RUNNABLE): requirements/run.txt pyproject.toml
 	@echo "Setting up $(VENV) with what the service needs (once; a minute after the download)."
@@ -61,6 +61,10 @@ validate: $(READY)
 
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e -m e2e -rs
+
+# Every page over a hundred thousand sessions in each database; the times go to artifacts/.
+e2e-large: $(READY)
+	PROMPTGUARD_E2E_SESSIONS=100000 $(BIN)/python -m pytest tests/e2e/test_many_sessions.py -m e2e -rs
 
 # The frameworks need environments of their own: some pin what others need newer. FRAMEWORKS names
 # those to test; `.ci/run` takes the first two.

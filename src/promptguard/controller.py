@@ -15,6 +15,7 @@ from uuid import UUID
 
 from promptguard.config import ControllerConfig, config_hash
 from promptguard.conversation import Message, Role, content_hash
+from promptguard.decisions import Permissions
 from promptguard.errors import (
     EvaluationError,
     InputError,
@@ -31,6 +32,7 @@ from promptguard.risk.policy import STRIPPED
 from promptguard.state import ReplyKind, ReplyRecord, SessionState, TranscriptEntry
 from promptguard.stored_sessions import MAX_CONFLICTS, StoredSessions
 from promptguard.stores import open_store
+from promptguard.stores.rows import key_name
 from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.judge import TurnJudge, said_before, system_of
 from promptguard.turns.replies import reply_record
@@ -61,6 +63,8 @@ class Controller(StoredSessions):
         self._second = PromptGuard(self.config.evaluation) if self.config.evaluation else None
         self._clock = clock
         self._config_hash = config_hash(self.config)
+        # What operators let pass; whoever runs the controller puts the newest here.
+        self.permissions = Permissions()
 
     async def __aenter__(self) -> Self:
         return self
@@ -208,6 +212,7 @@ class Controller(StoredSessions):
     async def judge_state(self, state: SessionState, turn: TurnInput, *, now: float) -> TurnResult:
         """Judge one more turn of a session that the caller keeps; nothing is stored."""
         is_enforced = self.config.mode == "enforce"
+        turn = self._permitted(state, turn, now)
         try:
             verdict, after = await asyncio.to_thread(self.judge.judge, state, turn, now=now)
         except (EvaluationError, ModelError) as error:
@@ -226,6 +231,12 @@ class Controller(StoredSessions):
         return replace(
             result, state=refused, reply=self.config.refusal, reply_kind=ReplyKind.REFUSED
         )
+
+    def _permitted(self, state: SessionState, turn: TurnInput, now: float) -> TurnInput:
+        """Return the turn with what an operator said of these very words."""
+        application = key_name(state.session_id)
+        found = self.permissions.find(state.tenant, application, turn.text, now=now)
+        return turn if found is None else replace(turn, allowance=found.reason)
 
     def _range(self, verdict: Verdict) -> Mode:
         return self.judge.weights.modes.mode_for(verdict.turn_risk)

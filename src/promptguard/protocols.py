@@ -8,8 +8,11 @@ from typing import Protocol
 
 from promptguard.conversation import Message
 from promptguard.core.neutrosophic import Neutrosophic
+from promptguard.decisions import Decision
 from promptguard.model.reading import ContextReading, DocumentReading, MessageReading
 from promptguard.queries import (
+    JudgedQuery,
+    JudgedTurn,
     LabelFilter,
     Overview,
     OverviewQuery,
@@ -295,7 +298,16 @@ class SessionStore(Protocol):
         """Sum up the judged turns of a stretch of time."""
 
     async def precision(self, tenant: str | None = "default") -> Precision:
-        """Count what people said of flagged turns."""
+        """Count what people said of flagged turns, those of the demo left out."""
+
+    async def judged(self, query: JudgedQuery) -> tuple[JudgedTurn, ...]:
+        """Return the next judged turns with their verdicts, by session and turn."""
+
+    async def decide(self, decision: Decision) -> None:
+        """Record what an operator decided."""
+
+    async def decisions(self) -> tuple[Decision, ...]:
+        """Return every decision, oldest first."""
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from promptguard.state import SessionState
-from promptguard.verdict import Action, Span
+from promptguard.verdict import Action, Verdict
 
 DEMO_PREFIX = "demo:"
 # Turns at least this severe were interfered with; the partial index of the stores says the same.
@@ -167,11 +167,34 @@ class TurnQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """A turn in a list, with its text where kept and the words of it that mattered."""
+    """A turn in a list, with its text where kept, and its verdict where this version reads it."""
 
     turn: StoredTurn
     text: str | None = None
-    spans: tuple[Span, ...] = ()
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedQuery:
+    """The next judged turns of a tenant after one of them, session by session, in order."""
+
+    tenant: str = "default"
+    after_session: str = ""
+    after_turn: int = 0
+    with_demo: bool = False
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedTurn:
+    """A judged turn with its whole verdict, in the stored form."""
+
+    session_id: str
+    turn: int
+    timestamp: float
+    action: Action
+    label: str
+    verdict: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,8 @@ def test_a_session_is_locked_and_released(stored: str) -> None:
 def test_a_deleted_session_is_gone(stored: str) -> None:
     """And the second time there is nothing to delete."""
     assert run("sessions", "--config", stored, "delete", "a b").stdout == "Deleted.\n"
+    told = json.loads(run("sessions", "--config", stored, "delete", "calm", "--json").stdout)
+    assert told == {"session_id": "calm", "deleted": True}
     again = run("sessions", "--config", stored, "delete", "a b")
     assert isinstance(again.exception, SessionNotFound)
 

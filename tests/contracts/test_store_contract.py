@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from promptguard.conversation import Role
+from promptguard.decisions import Decision, DecisionKind
 from promptguard.errors import InputError, SessionNotFound, StoreError, VersionConflict
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery, SessionStore
+from promptguard.queries import JudgedQuery, JudgedTurn
 from promptguard.state import (
     Action,
     Mode,
@@ -23,6 +25,8 @@ from promptguard.state import (
     TurnRecord,
 )
 from promptguard.stores import STORES, open_store
+from promptguard.stores.memory import MemoryStore
+from promptguard.verdict import Verdict
 
 KEY = SessionKey(session_id="s1")
 
@@ -322,3 +326,60 @@ async def test_a_store_that_takes_writes_says_so(make_store: Callable[[], Sessio
     await store.close()
     with pytest.raises(StoreError):
         await store.check_writable()
+
+
+async def test_decisions_are_kept_in_order_and_numbered(store: SessionStore) -> None:
+    """What operators decided comes back as it was, the oldest first, with rising numbers."""
+    assert await store.decisions() == ()
+    for number, kind in enumerate(DecisionKind):
+        await store.decide(
+            Decision(kind=kind, author="boss", timestamp=float(number), body="{}", tenant="t")
+        )
+    found = await store.decisions()
+    assert [each.kind for each in found] == list(DecisionKind)
+    assert [each.timestamp for each in found] == [0.0, 1.0, 2.0]
+    assert [each.number for each in found] == sorted({each.number for each in found})
+    assert {(each.author, each.tenant, each.body) for each in found} == {("boss", "t", "{}")}
+
+
+async def test_decisions_outlive_the_store_that_took_them(
+    make_store: Callable[[], SessionStore],
+) -> None:
+    """A restart finds them, where the store keeps anything at all."""
+    first = make_store()
+    if isinstance(first, MemoryStore):
+        pytest.skip("memory ends with its process")
+    await first.decide(Decision(kind=DecisionKind.APPLY, author="boss", timestamp=1.0, body="{}"))
+    await first.close()
+    second = make_store()
+    assert len(await second.decisions()) == 1
+    await second.close()
+
+
+async def test_judged_turns_come_batch_by_batch(store: SessionStore) -> None:
+    """Every judged turn of the tenant once, by session and turn, demo only where asked for."""
+    judged = Verdict(turn=1, action=Action.BLOCK, turn_risk=0.9).to_json()
+    for name in ("b", "a", "demo:x", "c"):
+        entries = [entry_of(n, turn=n + 1, verdict=judged, timestamp=5.0 + n) for n in range(3)]
+        await store.save(state_of(name), expected_version=0, entries=entries)
+    await store.save(
+        state_of("z", tenant="other"), expected_version=0, entries=[entry_of(0, verdict=judged)]
+    )
+    await store.put_label(
+        SessionKey(session_id="b"),
+        SessionLabel(verdict="attack", author="x", timestamp=1.0, turn=2),
+    )
+    found: list[JudgedTurn] = []
+    while batch := await store.judged(
+        JudgedQuery(
+            after_session=found[-1].session_id if found else "",
+            after_turn=found[-1].turn if found else 0,
+            limit=4,
+        )
+    ):
+        found += batch
+    assert [(t.session_id, t.turn) for t in found] == [(n, t) for n in "abc" for t in (1, 2, 3)]
+    assert [t.label for t in found] == ["", "", "", "", "attack", "", "", "", ""]
+    assert {t.timestamp for t in found} == {5.0, 6.0, 7.0}
+    assert Verdict.from_json(found[0].verdict).action is found[0].action is Action.BLOCK
+    assert len(await store.judged(JudgedQuery(with_demo=True))) == 12

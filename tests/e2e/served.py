@@ -43,10 +43,15 @@ class Served:
 
 @contextmanager
 def serve(
-    folder: Path, *, model_url: str | None = None, keys: Sequence[dict[str, Any]] = ()
+    folder: Path,
+    *,
+    model_url: str | None = None,
+    keys: Sequence[dict[str, Any]] = (),
+    store: str | None = None,
+    **service: Any,
 ) -> Iterator[Served]:
-    """Run the service until the block ends."""
-    conversation: dict[str, Any] = {"store": f"sqlite:{folder / 'guard.db'}"}
+    """Run the service until the block ends; `service` are further settings of it."""
+    conversation: dict[str, Any] = {"store": store or f"sqlite:{folder / 'guard.db'}"}
     if model_url is not None:
         conversation["model"] = "ollama/echo"
         conversation["endpoint"] = {"base_urls": {"ollama": model_url}}
@@ -60,6 +65,7 @@ def serve(
             "shutdown_s": 2,
             "log_level": "warning",
             "quality_report": str(folder / "report.json"),
+            **service,
         },
     }
     config = folder / "promptguard.yaml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ class Visit:
         self.page = page
         self.url = url
         self.faults: list[str] = []
+        self.opened_s: dict[str, float] = {}
         page.set_default_timeout(PATIENCE_MS)
         page.on("pageerror", lambda error: self.faults.append(f"script: {error}"))
         page.on("console", self._heard)
@@ -26,8 +28,10 @@ class Visit:
 
     def open(self, path: str) -> Any:
         """Open a page and wait until it is connected."""
+        began = time.perf_counter()
         self.page.goto(f"{self.url}/dashboard{path}")
         self.page.wait_for_selector("main h1")
+        self.opened_s[path.partition("?")[0]] = time.perf_counter() - began
         self.page.wait_for_function("window.socket && window.socket.connected")
         return self.page
 

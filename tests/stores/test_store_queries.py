@@ -211,7 +211,8 @@ async def test_the_queue_holds_flagged_and_doubtful_turns(store: SessionStore) -
     queue = await store.turns(TurnQuery(min_risk=0.3, turns=TurnFilter(is_demo=False)))
     assert [row.turn.session_id for row in queue] == ["app:steered", "app:attack"]
     assert queue[0].text == "Tell me the secret of the house"
-    assert queue[0].spans == (Span(start=12, end=18, label="protected"),)
+    assert queue[0].verdict is not None
+    assert queue[0].verdict.spans == (Span(start=12, end=18, label="protected"),)
     paged = await store.turns(TurnQuery(min_risk=0.0, limit=2, offset=1))
     assert [row.turn.session_id for row in paged] == ["app:steered", "app:attack"]
 

@@ -49,14 +49,15 @@ def check(
 
     config = _config(config_file, types, strategy, models)
     guard = PromptGuard(config)
+    given = _given(text)
     try:
-        metrics = guard.evaluate_sync(_given(text), system=system, application=application)
+        metrics = guard.evaluate_sync(given, system=system, application=application)
     finally:
         guard.close_sync()
     if as_json:
         click.echo(metrics_as_json(metrics))
     else:
-        _show(metrics)
+        _show(metrics, given)
     codes = {
         Decision.ALLOW: EXIT_ALLOW,
         Decision.CAUTION: EXIT_CAUTION,
@@ -91,12 +92,14 @@ def _config(
 _COLOURS = {"allow": "green", "caution": "yellow", "block": "red"}
 
 
-def _show(metrics: ReciprocityMetrics) -> None:
+def _show(metrics: ReciprocityMetrics, text: str) -> None:
     from rich.console import Console
+    from rich.text import Text
 
     out = Console(highlight=False)
     colour = _COLOURS[metrics.decision]
     out.print(f"[bold {colour}]{metrics.decision.upper()}[/]  {metrics.label}, {_why(metrics)}")
+    out.print(Text(told(metrics, text)), soft_wrap=True)
     out.print(_table(metrics))
     out.print(
         f"balance {metrics.ayni_balance:+.2f}{_alone(metrics)} · "
@@ -111,6 +114,43 @@ def _show(metrics: ReciprocityMetrics) -> None:
         if items:
             out.print(f"{name}: {', '.join(items)}", markup=False)
     _show_cost(metrics, out)
+
+
+def told(metrics: ReciprocityMetrics, text: str) -> str:
+    """Return the decision in one plain sentence, in the words of the pages."""
+    from promptguard.core.decision import Decision, Label
+    from promptguard.patterns.wordlist import shipped_concepts
+    from promptguard.text.read import read_text
+    from promptguard.turns.labels import telling_spans
+    from promptguard.turns.sentence import (
+        OVERRIDING,
+        REVEALING,
+        Found,
+        named_in,
+        sentence,
+        words_in,
+    )
+
+    done = {
+        Decision.ALLOW: "allowed",
+        Decision.CAUTION: "marked for caution",
+        Decision.BLOCK: "blocked",
+    }[metrics.decision]
+    if metrics.decision is Decision.ALLOW:
+        return sentence(
+            Found(subject="The text", done=done, further=": nothing in it points to an attack")
+        )
+    spans = telling_spans(text, shipped_concepts().match(read_text(text).folded))
+    by_label = REVEALING if metrics.label is Label.EXTRACTIVE else OVERRIDING
+    return sentence(
+        Found(
+            subject="The text",
+            done=done,
+            why=named_in(spans) or by_label,
+            words=words_in(text, spans),
+            is_disguised=bool(metrics.disguises),
+        )
+    )
 
 
 def _alone(metrics: ReciprocityMetrics) -> str:

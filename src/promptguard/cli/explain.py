@@ -80,8 +80,11 @@ def replay(
 
 def as_plain(found: Explanation) -> dict[str, object]:
     """Return an explanation as plain values; verdicts in their one JSON form."""
+    from promptguard.turns.sentence import verdict_sentence
+
     attribution = found.attribution
     return {
+        "sentence": verdict_sentence(found.verdict, found.text),
         "verdict": found.verdict.to_dict(),
         "risks": [verdict.turn_risk for verdict in found.verdicts],
         "shown": {
@@ -128,7 +131,10 @@ def _show(found: Explanation) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from promptguard.turns.sentence import verdict_sentence
+
     console = Console(highlight=False)
+    console.print(Text(verdict_sentence(found.verdict, found.text)), soft_wrap=True)
     for line in _lines(found.verdict):
         console.print(Text(line), soft_wrap=True)
     table = Table("turn", "turn risk", "shown risk", "mode", "action", "strongest evidence")

@@ -127,15 +127,18 @@ def lock(given: _Given, session_id: str, reason: str, as_json: bool) -> None:
 
 @sessions.command("delete")
 @session_argument
+@json_option
 @click.pass_obj
-def delete(given: _Given, session_id: str) -> None:
+def delete(given: _Given, session_id: str, as_json: bool) -> None:
     """Forget a session wholly."""
 
-    async def forget(store: SessionStore) -> bool:
-        return await store.delete(await find_key(store, session_id, given.tenant))
+    async def forget(store: SessionStore) -> str:
+        key = await find_key(store, session_id, given.tenant)
+        await store.delete(key)
+        return key.session_id
 
-    with_stored(given.config_file, forget)
-    click.echo("Deleted.")
+    deleted = with_stored(given.config_file, forget)
+    click.echo(json.dumps({"session_id": deleted, "deleted": True}) if as_json else "Deleted.")
 
 
 def _change(

@@ -23,10 +23,12 @@ from promptguard.errors import PromptGuardError, StoreError
 from promptguard.evaluation import PromptGuard
 from promptguard.providers import Endpoint, open_endpoint
 from promptguard.service.auth import Authenticator, check_host
+from promptguard.service.decisions import Decisions
 from promptguard.service.errors import api_error_of, error_response, invalid_fields
 from promptguard.service.intake import Intake
 from promptguard.service.lanes import LaneExecutor, lane_limits
 from promptguard.service.lifecycle import Background, Lifecycle, Retention, load_demo
+from promptguard.service.manual import mount_manual
 from promptguard.service.middleware import RequestMiddleware
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.routes.chat import Gateway, chat_routes
@@ -99,6 +101,7 @@ class Service:
             service.audit_file, clock=parts.clock, on_label=self.webhooks.labelled
         )
         self.background = Background()
+        self.decisions = Decisions(parts.controller, self.audit, clock=parts.clock)
         self.intake = Intake(parts.controller, self.telemetry, self.live.service, clock=parts.clock)
         self.recorder = ReplyRecorder(
             controller=parts.controller,
@@ -120,7 +123,9 @@ class Service:
             authenticator=self.authenticator,
             telemetry=self.telemetry,
             audit=self.audit,
+            overlay=self.decisions.overlaid,
         )
+        self.decisions.reapply = self.reloader.reapply
         self.lifecycle = self._lifecycle(parts)
         self.app = self._assembled(parts)
 
@@ -134,7 +139,13 @@ class Service:
             background=self.background,
             lanes=self.lanes,
             shutdown_s=service.shutdown_s,
-            jobs=(retention.run, self.webhooks.run, *((demo,) if service.demo else ())),
+            starters=(self.decisions.refresh,),
+            jobs=(
+                retention.run,
+                self.webhooks.run,
+                self.decisions.follow,
+                *((demo,) if service.demo else ()),
+            ),
             closers=(self.upstream.close, parts.guard.close, parts.controller.close),
         )
 
@@ -157,11 +168,12 @@ class Service:
         app.add_exception_handler(PromptGuardError, _on_promptguard_error)
         app.add_exception_handler(HTTPException, _on_http_error)
         self._add_routes(app, parts)
+        mount_manual(app, parts.settings.service.docs_folder)
         if parts.settings.service.dashboard:
             # Imported on use: the dashboard brings NiceGUI, which is large.
             from promptguard.service.dashboard import mount_dashboard
 
-            mount_dashboard(app, parts.controller, self.live.service, self.audit)
+            mount_dashboard(app, parts.controller, self.live, self.audit, self.decisions)
         return app
 
     def _add_routes(self, app: FastAPI, parts: Parts) -> None:

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import count
 
 from promptguard.controller import Controller
 from promptguard.errors import PromptGuardError, StoreError
@@ -16,8 +15,9 @@ from promptguard.queries import DEMO_PREFIX
 from promptguard.scenarios import Scenario, shipped_scenarios
 from promptguard.service.lanes import LaneExecutor
 from promptguard.service.telemetry import Telemetry, log
+from promptguard.stored_sessions import FALSE_ALARM
 from promptguard.turns.input import Content, TurnInput
-from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
+from promptguard.turns.judge import TurnJudge
 
 RETENTION_INTERVAL_S = 3600.0
 # Longer scenarios test forgetting; nobody would read them in a demonstration.
@@ -50,12 +50,13 @@ class Background:
 
 @dataclass(slots=True, kw_only=True)
 class Lifecycle:
-    """Runs `jobs` beside the service and calls `closers` in order at its end."""
+    """Runs `starters` before the service, `jobs` beside it, and calls `closers` at its end."""
 
     background: Background
     lanes: LaneExecutor
     shutdown_s: float
     closers: tuple[Closer, ...]
+    starters: tuple[Job, ...] = ()
     jobs: tuple[Job, ...] = ()
     is_started: bool = field(default=False, init=False)
     is_stopping: bool = field(default=False, init=False)
@@ -64,6 +65,8 @@ class Lifecycle:
     async def run(self) -> AsyncIterator[None]:
         """Run startup, jobs and shutdown around the block."""
         asyncio.get_running_loop().set_default_executor(self.lanes)
+        for start in self.starters:
+            await _logged(start())
         jobs = [asyncio.ensure_future(_logged(job())) for job in self.jobs]
         self.is_started = True
         log(logging.INFO, "started")
@@ -142,14 +145,34 @@ async def load_demo(
 
 
 async def _judge_scenario(controller: Controller, scenario: Scenario, now: float) -> None:
-    """Judge one scenario with timestamps as if it had just ended."""
-    start = now - SECONDS_BETWEEN_TURNS * len(scenario.turns)
-    for turn, at in zip(scenario.turns, count(start, SECONDS_BETWEEN_TURNS), strict=False):
+    """Judge one scenario as it is meant: its prompt, settings, pauses and interventions."""
+    own = await _controller_of(scenario, controller)
+    session_id, at = DEMO_PREFIX + scenario.id, now - sum(turn.pause_s for turn in scenario.turns)
+    for turn in scenario.turns:
+        at += turn.pause_s
+        if turn.before is not None:
+            # Not labelled: nobody looked at it, and what learns from labels must not see it.
+            await own.release(session_id, forgive=turn.before == FALSE_ALARM)
         contents = tuple(Content(text=text) for text in turn.tools)
-        spoken = TurnInput(text=turn.user, contents=contents)
-        result = await controller.judge_turn(DEMO_PREFIX + scenario.id, spoken, now=at)
+        spoken = TurnInput(text=turn.user, contents=contents, system=scenario.system)
+        result = await own.judge_turn(session_id, spoken, now=at)
         if turn.reply is not None and not result.is_blocked:
-            await controller.record_reply(result, turn.reply, now=at)
+            await own.record_reply(result, turn.reply, now=at)
+
+
+async def _controller_of(scenario: Scenario, controller: Controller) -> Controller:
+    """Return a controller with the scenario's settings over the service's, on the same store."""
+    changes = {name: getattr(scenario.config, name) for name in scenario.config.model_fields_set}
+    if not changes:
+        return controller
+    judge = controller.judge
+    own = await asyncio.to_thread(
+        TurnJudge.open,
+        controller.config.model_copy(update=changes),
+        encoder=judge.encoder,
+        instinct=None if changes.keys() & {"rules", "temporal"} else judge.instinct,
+    )
+    return Controller(own.config, store=controller.store, judge=own)
 
 
 async def _logged(work: Work) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from promptguard.config import ServiceConfig, Settings
 from promptguard.controller import Controller
 from promptguard.errors import ConfigError, PromptGuardError
+from promptguard.fil.engine import FrozenInstinct
 from promptguard.service.auth import Authenticator, check_host
 from promptguard.service.telemetry import AuditLog, Telemetry, log
 from promptguard.service.upstream import without_credentials
@@ -34,6 +35,7 @@ _FIXED_SERVICE = frozenset(
         "webhooks",
         "dashboard",
         "demo",
+        "docs_folder",
         "audit_file",
         "log_level",
         "shutdown_s",
@@ -43,9 +45,13 @@ _FIXED_CONVERSATION = frozenset({"store", "model", "endpoint", "use_model"})
 
 
 class LiveSettings:
-    """The settings in force. Whatever a reload may change is read from here at each use."""
+    """The settings in force. Whatever a reload may change is read from here at each use.
+
+    `written` are those of file and environment, `current` those with what operators applied.
+    """
 
     def __init__(self, settings: Settings) -> None:
+        self.written = settings
         self.current = settings
 
     def service(self) -> ServiceConfig:
@@ -65,6 +71,7 @@ class Reloader:
         authenticator: Authenticator,
         telemetry: Telemetry,
         audit: AuditLog,
+        overlay: Callable[[Settings], Settings] = lambda written: written,
     ) -> None:
         self._live = live
         self._read = read
@@ -72,6 +79,7 @@ class Reloader:
         self._authenticator = authenticator
         self._telemetry = telemetry
         self._audit = audit
+        self._overlay = overlay
         self._lock = asyncio.Lock()
 
     async def reload(self) -> bool:
@@ -79,7 +87,7 @@ class Reloader:
         async with self._lock:
             try:
                 with self._audit.action("operator", "reload", "settings"):
-                    await asyncio.to_thread(self._apply)
+                    await asyncio.to_thread(self._read_and_put)
             except PromptGuardError as error:
                 log(logging.ERROR, "reload refused", reason=_public_reason(error))
                 self._telemetry.reloaded("refused")
@@ -88,17 +96,28 @@ class Reloader:
             self._telemetry.reloaded("done")
             return True
 
-    def _apply(self) -> None:
-        new = self._read()
+    async def reapply(self) -> None:
+        """Put the written settings in force with what the overlay says now; raises ConfigError."""
+        async with self._lock:
+            rules = self._controller.judge.instinct
+            await asyncio.to_thread(self._put, self._live.written, rules)
+
+    def _read_and_put(self) -> None:
+        self._put(self._read())
+
+    def _put(self, written: Settings, rules: FrozenInstinct | None = None) -> None:
+        new = self._overlay(written)
         _check_fixed(self._live.current, new)
         check_host(new.service.host, new.service.keys)
         # The encoder is kept: it takes seconds to load and cannot change by a reload.
-        judge = TurnJudge.open(new.conversation, encoder=self._controller.judge.encoder)
+        judge = TurnJudge.open(
+            new.conversation, encoder=self._controller.judge.encoder, instinct=rules
+        )
         try_out(judge)
         # Nothing below can fail, so the new settings hold wholly or not at all.
         self._controller.reconfigure(judge)
         self._authenticator.replace_keys(new.service.keys)
-        self._live.current = new
+        self._live.written, self._live.current = written, new
 
 
 def _public_reason(error: PromptGuardError) -> str:

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from promptguard.decisions import Decision
 from promptguard.errors import SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
 from promptguard.queries import (
+    JudgedQuery,
+    JudgedTurn,
     Overview,
     OverviewQuery,
     Precision,
@@ -30,11 +33,11 @@ from promptguard.stores.rows import (
     closed,
     conflict,
     key_name,
-    spans_in,
     turns_of,
+    verdict_in,
 )
 from promptguard.stores.statements import overview_of_turns, precision_of, words_of
-from promptguard.verdict import Span
+from promptguard.verdict import Verdict
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,8 +55,20 @@ class _Session:
         entry = None if turn is None else self.entries.get(turn.position)
         return None if entry is None else entry.content
 
-    def spans(self, turn: StoredTurn) -> tuple[Span, ...]:
-        return spans_in(self.entries[turn.position].verdict)
+    def judged(self, number: int) -> JudgedTurn:
+        turn = self.turns[number]
+        entry = self.entries[turn.position]
+        return JudgedTurn(
+            session_id=turn.session_id,
+            turn=number,
+            timestamp=entry.timestamp,
+            action=turn.action,
+            label=turn.label,
+            verdict=entry.verdict,
+        )
+
+    def verdict(self, turn: StoredTurn) -> Verdict | None:
+        return verdict_in(self.entries[turn.position].verdict)
 
 
 class MemoryStore:
@@ -62,6 +77,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._sessions: dict[SessionKey, _Session] = {}
         self._feed = ChangeFeed()
+        self._decisions: list[Decision] = []
         self._is_closed = False
 
     async def load(self, key: SessionKey) -> SessionState | None:
@@ -117,7 +133,7 @@ class MemoryStore:
     async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
         """Return judged turns, the newest first."""
         fitting = [
-            TurnRow(turn=turn, text=session.text(turn), spans=session.spans(turn))
+            TurnRow(turn=turn, text=session.text(turn), verdict=session.verdict(turn))
             for session in self._open_sessions().values()
             for turn in session.turns.values()
             if query.fits(turn)
@@ -142,9 +158,31 @@ class MemoryStore:
             (turn.label, turn.action)
             for session in self._open_sessions().values()
             for turn in session.turns.values()
-            if turn.label and turn.is_flagged and tenant in (None, turn.tenant)
+            if turn.label and turn.is_flagged and not turn.is_demo and tenant in (None, turn.tenant)
         )
         return precision_of([(*names, count) for names, count in found.items()])
+
+    async def judged(self, query: JudgedQuery) -> tuple[JudgedTurn, ...]:
+        """Return the next judged turns with their verdicts, by session and turn."""
+        after = (query.after_session, query.after_turn)
+        fitting = sorted(
+            (key.session_id, number, session)
+            for key, session in self._open_sessions().items()
+            if key.tenant == query.tenant and (query.with_demo or not is_demo(key.session_id))
+            for number in session.turns
+            if (key.session_id, number) > after
+        )
+        return tuple(session.judged(number) for _, number, session in fitting[: query.limit])
+
+    async def decide(self, decision: Decision) -> None:
+        """Record what an operator decided."""
+        self._open_sessions()
+        self._decisions.append(replace(decision, number=len(self._decisions) + 1))
+
+    async def decisions(self) -> tuple[Decision, ...]:
+        """Return every decision, oldest first."""
+        self._open_sessions()
+        return tuple(self._decisions)
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""

@@ -140,6 +140,10 @@ _POSTGRES_2 = (
     _FLAGGED.format(") INCLUDE (", ""),
 )
 
+_DECISIONS_3 = """CREATE TABLE guard_decisions (
+    number {number}, write TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, tenant TEXT NOT NULL,
+    author TEXT NOT NULL, timestamp {float} NOT NULL, body TEXT NOT NULL)"""
+
 MIGRATIONS = (
     Migration(
         number=1, purpose="sessions, entries, labels", sqlite=_SQLITE_1, postgres=_POSTGRES_1
@@ -149,6 +153,16 @@ MIGRATIONS = (
         purpose="judged turns and sortable sessions",
         sqlite=_SQLITE_2,
         postgres=_POSTGRES_2,
+    ),
+    Migration(
+        number=3,
+        purpose="operators' decisions",
+        sqlite=(_DECISIONS_3.format(number="INTEGER PRIMARY KEY AUTOINCREMENT", float="REAL"),),
+        postgres=(
+            _DECISIONS_3.format(
+                number="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", float="DOUBLE PRECISION"
+            ),
+        ),
     ),
 )
 

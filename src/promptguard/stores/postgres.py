@@ -10,9 +10,11 @@ from typing import TypeVar
 
 import psycopg
 
+from promptguard.decisions import Decision
 from promptguard.errors import SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stores import decision_statements as decided
 from promptguard.stores import postgres_statements as statements
 from promptguard.stores.feed import ChangeFeed
 from promptguard.stores.postgres_connection import Connection, PostgresLink, Sleep
@@ -67,6 +69,11 @@ class PostgresStore(ReadingStore):
     async def check_writable(self) -> None:
         """Write something that nobody sees; raises StoreError where that fails."""
         await self._link.run(statements.write_nothing)
+
+    async def decide(self, decision: Decision) -> None:
+        """Record what an operator decided."""
+        statement = decided.put(decision, uuid.uuid4().hex)
+        await self._link.run(lambda link: statements.execute(link, statement))
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""

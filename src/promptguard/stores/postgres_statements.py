@@ -25,6 +25,7 @@ from promptguard.stores.rows import (
     label_json,
     turn_values,
 )
+from promptguard.stores.statements import Statement
 
 _T = TypeVar("_T")
 LISTEN = "LISTEN promptguard_sessions"
@@ -213,6 +214,11 @@ async def redact(link: Connection, key: SessionKey, before: float, origin: str) 
             (*_named(key), before),
         )
         return cursor.rowcount
+
+
+async def execute(link: Connection, statement: Statement) -> None:
+    """Do what a statement says."""
+    await link.execute(statement.for_postgres(), dict(statement.values))
 
 
 async def database_time(link: Connection) -> float:

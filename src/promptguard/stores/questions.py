@@ -10,8 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from promptguard.decisions import Decision
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
 from promptguard.queries import (
+    JudgedQuery,
+    JudgedTurn,
     Overview,
     OverviewQuery,
     Precision,
@@ -20,6 +23,7 @@ from promptguard.queries import (
     TurnRow,
 )
 from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stores import decision_statements as decided
 from promptguard.stores import statements
 from promptguard.stores.rows import EntryRow, check_key, entry_of, label_of
 from promptguard.stores.statements import Rows, Statement
@@ -73,6 +77,25 @@ class ReadingStore:
             Question(
                 statements=(asked,),
                 read=lambda answers: tuple(label_of(row[0]) for row in answers[0]),
+            )
+        )
+
+    async def judged(self, query: JudgedQuery) -> tuple[JudgedTurn, ...]:
+        """Return the next judged turns with their verdicts, by session and turn."""
+        return await self._ask(
+            Question(
+                statements=(decided.judged(query),),
+                read=lambda answers: tuple(map(decided.judged_of, answers[0])),
+                is_long=True,
+            )
+        )
+
+    async def decisions(self) -> tuple[Decision, ...]:
+        """Return every decision, oldest first."""
+        return await self._ask(
+            Question(
+                statements=(decided.listed(),),
+                read=lambda answers: tuple(map(decided.decision_of, answers[0])),
             )
         )
 

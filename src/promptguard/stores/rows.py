@@ -16,7 +16,7 @@ from promptguard.errors import DataError, InputError, StoreError, VersionConflic
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.queries import StoredTurn, is_demo
 from promptguard.state import SessionState, TranscriptEntry
-from promptguard.verdict import Action, Span, Verdict
+from promptguard.verdict import Action, Verdict
 
 MAX_SESSION_ID = 512
 MAX_TENANT = 128
@@ -157,17 +157,11 @@ def turns_of(key: SessionKey, entries: Sequence[TranscriptEntry]) -> tuple[Store
     newest = {entry.position: entry for entry in entries}
     turns = {}
     for entry in newest.values():
-        verdict = _verdict(entry.verdict)
+        verdict = verdict_in(entry.verdict)
         if verdict is not None:
             texts = [e.content for e in newest.values() if e.turn == entry.turn and e.content]
             turns[entry.turn] = _turn(key, entry, verdict, texts)
     return tuple(turns.values())
-
-
-def spans_in(verdict: str | None) -> tuple[Span, ...]:
-    """Return the words that a stored verdict points at."""
-    found = _verdict(verdict or "")
-    return () if found is None else found.spans
 
 
 def turn_values(turn: StoredTurn) -> tuple[object, ...]:
@@ -241,7 +235,7 @@ def label_of(text: str) -> SessionLabel:
         raise DataError("A stored label does not have the expected form.") from None
 
 
-def _verdict(text: str) -> Verdict | None:
+def verdict_in(text: str | None) -> Verdict | None:
     """Return a stored verdict; None where there is none that this version reads."""
     if not text:
         return None

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from promptguard.decisions import Decision
 from promptguard.errors import ConfigError, SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.state import SessionState, TranscriptEntry
+from promptguard.stores import decision_statements as decided
 from promptguard.stores import sqlite_statements as statements
 from promptguard.stores.feed import ChangeFeed
 from promptguard.stores.questions import Question, ReadingStore
@@ -77,6 +79,11 @@ class SqliteStore(ReadingStore):
     async def check_writable(self) -> None:
         """Write something that nobody sees; raises StoreError where that fails."""
         await self._writer.run(statements.write_nothing)
+
+    async def decide(self, decision: Decision) -> None:
+        """Record what an operator decided."""
+        statement = decided.put(decision, uuid.uuid4().hex)
+        await self._writer.run(partial(statements.execute, statement=statement))
 
     async def delete(self, key: SessionKey) -> bool:
         """Forget a session wholly; False where there was none."""

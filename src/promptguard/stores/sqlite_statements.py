@@ -24,6 +24,7 @@ from promptguard.stores.rows import (
     turn_values,
 )
 from promptguard.stores.sqlite_connection import transaction
+from promptguard.stores.statements import Statement
 
 _T = TypeVar("_T")
 _REDACT_SESSIONS = 100
@@ -139,6 +140,12 @@ def redact_some(connection: sqlite3.Connection, before: float, origin: str) -> R
         entries = sum(_redact_entries(connection, key, before) for key in keys)
         changed = tuple(key for key in keys if _redact_state(connection, key, before, origin))
     return Redacted(entries=entries, changed=changed, has_more=len(keys) == _REDACT_SESSIONS)
+
+
+def execute(connection: sqlite3.Connection, statement: Statement) -> None:
+    """Do what a statement says, wholly or not at all."""
+    with transaction(connection):
+        connection.execute(statement.sql, dict(statement.values))
 
 
 def read_mark(connection: sqlite3.Connection) -> Mark:

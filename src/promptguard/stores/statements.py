@@ -27,7 +27,7 @@ from promptguard.queries import (
     TurnRow,
 )
 from promptguard.state import SessionState
-from promptguard.stores.rows import TURN_COLUMNS, spans_in, text_of, turn_of, turn_values
+from promptguard.stores.rows import TURN_COLUMNS, text_of, turn_of, turn_values, verdict_in
 from promptguard.verdict import Action
 
 Rows = Sequence[Sequence[Any]]
@@ -143,12 +143,12 @@ def turns(query: TurnQuery) -> Statement:
 def turn_row(row: Sequence[Any]) -> TurnRow:
     """Return a row of `turns`."""
     content, verdict, *turn = row
-    return TurnRow(turn=turn_of(turn), text=text_of(content), spans=spans_in(text_of(verdict)))
+    return TurnRow(turn=turn_of(turn), text=text_of(content), verdict=verdict_in(text_of(verdict)))
 
 
 def precision(tenant: str | None) -> Statement:
-    """Ask what people said of flagged turns."""
-    found = _turn_conditions(TurnFilter(), tenant)
+    """Ask what people said of flagged turns, those of the demo left out."""
+    found = _turn_conditions(TurnFilter(is_demo=False), tenant)
     return Statement(
         sql=f"""SELECT t.label, t.action, count(*) FROM guard_turns t
         WHERE {found.where} AND t.label <> '' AND t.severity >= 2 GROUP BY 1, 2""",

@@ -32,10 +32,11 @@ class Explanation:
 
     `without` is the smallest set found of earlier turns without which the last turn would have
     passed; None where it passed anyway or is refused for itself. `is_partial` says that only
-    the last turns of a very long session were replayed.
+    the last turns of a very long session were replayed. `text` is the last message.
     """
 
     verdict: Verdict
+    text: str
     attribution: Attribution
     entered: tuple[ModeEntry, ...]
     alone: Alone
@@ -54,6 +55,7 @@ def explain(judge: TurnJudge, steps: Sequence[Step]) -> Explanation:
     single, _ = judge.judge(SessionState(session_id=state.session_id), last.turn, now=now)
     return Explanation(
         verdict=verdict,
+        text=last.turn.text,
         attribution=attribute(state.ledger, judge.weights.memory),
         entered=state.entered,
         alone=Alone(turn_risk=single.turn_risk, mode=single.mode, action=single.action),

@@ -26,6 +26,7 @@ class TurnInput:
 
     `system` is the application's prompt, `text` the user's words, `contents` everything that is
     untrusted. `judged` is a further judge's falsehood in [0,1] where one was asked.
+    `allowance` says why an operator lets these very words pass, empty where nobody does.
     """
 
     text: str
@@ -34,6 +35,7 @@ class TurnInput:
     client: ClientHints = field(default_factory=ClientHints)
     history_rewritten: bool = False
     judged: float | None = None
+    allowance: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ JUDGE = "judge"
 # One reading covers this many characters whole; longer texts are cut into such segments.
 SEGMENT_CHARS = 6_000
 READ_SEGMENTS = 8
+ALLOWANCE = "allowance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ class TurnJudge:
         revised = weigh(
             state,
             turn=verdict.turn,
-            prior=self._prior(verdict.turn),
+            prior=self.prior_at(verdict.turn),
             evidence=(*own, entry),
             findings=verdict.content,
             is_hard=verdict.is_hard,
@@ -215,10 +216,11 @@ class TurnJudge:
     def _is_in_doubt(self, ctx: TurnContext, evidence: Sequence[Evidence]) -> bool:
         if self.encoder is None:
             return False
-        odds = self._prior(ctx.turn) + math.fsum(entry.nats for entry in evidence)
+        odds = self.prior_at(ctx.turn) + math.fsum(entry.nats for entry in evidence)
         return self.weights.doubt.low <= odds <= self.weights.doubt.high
 
-    def _prior(self, turn: int) -> float:
+    def prior_at(self, turn: int) -> float:
+        """Return the log-odds before a session's turn was read."""
         return self.priors.first if turn == 1 else self.priors.later
 
     def _decided(
@@ -233,10 +235,12 @@ class TurnJudge:
             entry = self._further(ctx.turn, turn.judged)
             evidence = (*evidence, entry)
             scores = (*scores, SignalScore(name=JUDGE, score=turn.judged, reason=entry.reason))
+        if turn.allowance:
+            evidence = (*evidence, self.allowed(ctx.turn, evidence, turn.allowance))
         weighed = weigh(
             ctx.state,
             turn=ctx.turn,
-            prior=self._prior(ctx.turn),
+            prior=self.prior_at(ctx.turn),
             evidence=evidence,
             findings=findings,
             is_hard=ctx.fil.is_hard,
@@ -254,7 +258,7 @@ class TurnJudge:
             message_risk=ctx.message_risk,
             is_hard=ctx.fil.is_hard,
             is_locked=weighed.lock is not None,
-            prior=self._prior(ctx.turn),
+            prior=self.prior_at(ctx.turn),
             evidence=weighed.evidence,
             scores=scores,
             content=findings,
@@ -266,8 +270,20 @@ class TurnJudge:
             readers=ctx.reading.readers if ctx.reading is not None else (),
             is_truncated=ctx.views.is_truncated or any(f.is_truncated for f in findings),
         )
+        if turn.allowance and not verdict.is_hard:
+            # Else the same words, said again, would be a repeated violation, which is hard.
+            ctx = replace(ctx, fil=FilReading())
         after = remember(ctx, verdict, weighed.ledger, self.instinct.parameters.escalation)
         return verdict, replace(after, lock=weighed.lock, system=system_of(ctx.state, turn))
+
+    def allowed(self, turn: int, evidence: Sequence[Evidence], reason: str) -> Evidence:
+        """Return what outweighs the other evidence, so that the turn looks like nothing at all.
+
+        A hard violation, a lock and poisoned contents are decided elsewhere and stand.
+        """
+        own = self.prior_at(turn) + math.fsum(entry.nats for entry in evidence)
+        nats = min(0.0, self.weights.memory.floor - own)
+        return Evidence(turn=turn, signal=ALLOWANCE, nats=nats, reason=reason)
 
     def _further(self, turn: int, judged: float) -> Evidence:
         """Return a further judge's word, within the bounds of its weight."""

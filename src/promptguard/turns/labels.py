@@ -7,7 +7,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from promptguard.protocols import TurnContext
 from promptguard.text.places import original_spans
@@ -78,14 +78,20 @@ def spans_of(ctx: TurnContext) -> tuple[Span, ...]:
     """Return the characters of the original text that name something telling, in order."""
     if ctx.message_risk < _WORTH_SHOWING and not ctx.fil.violated:
         return ()
+    return telling_spans(ctx.text, ctx.concepts)
+
+
+def telling_spans(text: str, concepts: Mapping[str, Sequence[tuple[int, int]]]) -> tuple[Span, ...]:
+    """Return the characters of a text that name telling concepts, given by place in its folded
+    form."""
     named = [
         (place, name)
-        for name, places in ctx.concepts.items()
+        for name, places in concepts.items()
         if name.startswith(_TELLING)
         for place in places
     ]
     named.sort()
-    places = original_spans(ctx.text, [place for place, _ in named[:MAX_SPANS]])
+    places = original_spans(text, [place for place, _ in named[:MAX_SPANS]])
     return tuple(
         Span(start=start, end=end, label=name)
         for (start, end), (_, name) in zip(places, named, strict=False)

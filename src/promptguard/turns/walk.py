@@ -8,7 +8,7 @@ from promptguard.conversation import Role
 from promptguard.errors import InputError
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.turns.input import Content, Step, TurnInput
-from promptguard.turns.judge import JUDGE, TurnJudge
+from promptguard.turns.judge import ALLOWANCE, JUDGE, TurnJudge
 from promptguard.turns.replies import reply_record
 from promptguard.verdict import Verdict
 
@@ -50,6 +50,7 @@ def _step(stored: Sequence[TranscriptEntry], system: str) -> Step:
     verdict = next((Verdict.from_json(e.verdict) for e in stored if e.verdict), None)
     origins = {f.index: f.origin for f in verdict.content} if verdict is not None else {}
     scores = verdict.scores if verdict is not None else ()
+    evidence = verdict.evidence if verdict is not None else ()
     return Step(
         turn=TurnInput(
             text="\n".join(texts[Role.USER]),
@@ -58,8 +59,9 @@ def _step(stored: Sequence[TranscriptEntry], system: str) -> Step:
                 for index, text in enumerate(texts[Role.TOOL])
             ),
             system=system,
-            # What a further judge said is part of the record: a replay does not ask again.
+            # What a further judge or an operator said is part of the record: nobody is asked again.
             judged=next((score.score for score in scores if score.name == JUDGE), None),
+            allowance=next((e.reason for e in evidence if e.signal == ALLOWANCE), ""),
         ),
         reply="\n".join(texts[Role.ASSISTANT]) or None,
         timestamp=stored[0].timestamp,

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,9 +15,14 @@ from fastapi import FastAPI
 
 from promptguard.config import ControllerConfig, KeyConfig, ServiceConfig, Settings
 from promptguard.controller import Controller
-from promptguard.service.auth import key_hash
+from promptguard.service.auth import Authenticator, key_hash
 from promptguard.service.dashboard import mount_dashboard
-from promptguard.service.telemetry import AuditLog
+from promptguard.service.dashboard.access import Access, DashboardContext, Visitor
+from promptguard.service.dashboard.components import Frame, Tag
+from promptguard.service.decisions import Decisions
+from promptguard.service.settings import LiveSettings, Reloader
+from promptguard.service.telemetry import AuditLog, Telemetry
+from promptguard.service.tracing import Tracing
 from promptguard.stores.memory import MemoryStore
 from promptguard.testing import FakeEncoder
 from promptguard.turns.judge import TurnJudge
@@ -76,6 +82,52 @@ class Site:
         return sent[0]
 
 
+def context_for(
+    site: Site,
+    *,
+    keys: tuple[KeyConfig, ...] = (),
+    trail: Path | None = None,
+    **service: Any,
+) -> DashboardContext:
+    """What pages work with that are built without a request; `trail` is the audit file."""
+    audit = AuditLog(None if trail is None else str(trail), clock=time.time)
+    live = LiveSettings(
+        Settings(conversation=site.controller.config, service=ServiceConfig(keys=keys, **service))
+    )
+    decisions = Decisions(site.controller, audit, clock=time.time)
+    reloader = Reloader(
+        live,
+        lambda: live.written,
+        controller=site.controller,
+        authenticator=Authenticator(keys, clock=time.time),
+        telemetry=Telemetry(tracing=Tracing(None)),
+        audit=audit,
+        overlay=decisions.overlaid,
+    )
+    decisions.reapply = reloader.reapply
+    return DashboardContext(
+        controller=site.controller,
+        access=Access(lambda: keys, clock=time.time),
+        audit=audit,
+        decisions=decisions,
+        live=live,
+        report=lambda: Path("absent.json"),
+        clock=time.time,
+    )
+
+
+def visitor_in(context: DashboardContext, key: str = "") -> Visitor:
+    """The visitor with a key, or the local one."""
+    found = context.access.visitor(context.access.sign_in(key) if key else None)
+    assert found is not None
+    return found
+
+
+def frame() -> Frame:
+    """A page's frame, without the page."""
+    return Frame(live=Tag("span"), spoken=Tag("p"))
+
+
 @asynccontextmanager
 async def open_site(
     *, keys: tuple[KeyConfig, ...] = (), peer: str = "127.0.0.1", report: str = "absent.json"
@@ -89,7 +141,8 @@ async def open_site(
     controller = Controller(config, store=MemoryStore(), judge=judge)
     app = FastAPI()
     audit = AuditLog(None, clock=time.time)
-    mount_dashboard(app, controller, lambda: settings.service, audit)
+    decisions = Decisions(controller, audit, clock=time.time)
+    mount_dashboard(app, controller, LiveSettings(settings), audit, decisions)
     transport = httpx.ASGITransport(app=app, client=(peer, 4711))
     async with (
         app.router.lifespan_context(app),

@@ -79,6 +79,7 @@ def explanation(
     last: Verdict, alone: Action = Action.ALLOW, without: tuple[int, ...] | None = None
 ) -> ExplanationView:
     explanation = Explanation(
+        text="x",
         verdict=last,
         attribution=Attribution(
             prior=-3.0, nats=0.0, risk=0.05, entries=(), by_turn=(), by_signal=()
@@ -232,7 +233,7 @@ def test_the_first_sentence_says_what_was_done_and_why() -> None:
     (card,) = cards_of((entry(0, Role.USER, "x", VERDICT),))
     said = sentence_html(state(lock=Lock(turn=1, reason="three blocks")), [card])
     assert 'href="#turn-1"' in said
-    assert "<b>blocked</b>: &lt;i&gt;harmful&lt;/i&gt; 0.9" in said
+    assert "was blocked: it" in said
     assert "locked</b> since turn 1: three blocks" in said
     assert "Nothing was blocked, stripped or steered in 1 turn." in sentence_html(state(), [])
 
@@ -293,7 +294,9 @@ def test_a_report_shows_its_numbers_with_intervals(tmp_path: Path) -> None:
     for part in ("91.3%", "90.0–92.5%", "balanced", "By source (1)", "only by several"):
         assert part in shown
     ((_, value),) = headline_rows(report.contenders[0])
-    assert f'recall &lt;all&gt;</span><b class="num">{value}</b>' in shown
+    number, _, interval = value.partition(" ")
+    said = f'recall &lt;all&gt;</span><b class="num">{number} <small>{interval}</small></b>'
+    assert said in shown
 
 
 def test_a_report_is_absent_or_broken_never_half_read(tmp_path: Path) -> None:

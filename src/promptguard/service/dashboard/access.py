@@ -11,7 +11,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
@@ -28,7 +28,10 @@ from promptguard.controller import Controller
 from promptguard.service.auth import Authenticator, Principal, local_only_error
 from promptguard.service.auth import Scope as KeyScope
 from promptguard.service.dashboard.templates import render
+from promptguard.service.decisions import Decisions
+from promptguard.service.settings import LiveSettings
 from promptguard.service.telemetry import AuditLog
+from promptguard.service.what_if import WhatIf
 
 PATH = "/dashboard"
 COOKIE = "promptguard_visit"
@@ -155,13 +158,19 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardContext:
-    """What the pages of one application work with; `report` returns the report's path."""
+    """What the pages of one application work with; `report` returns the report's path.
+
+    `what_ifs` holds the newest count of each tenant, whoever started it.
+    """
 
     controller: Controller
     access: Access
     audit: AuditLog
+    decisions: Decisions
+    live: LiveSettings
     report: Callable[[], Path]
     clock: Callable[[], float]
+    what_ifs: dict[str, WhatIf] = field(default_factory=dict)
 
 
 def context_of(request: HTTPConnection) -> DashboardContext:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from markupsafe import Markup
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
-from promptguard.errors import PromptGuardError, SessionNotFound, StoreError, VersionConflict
+from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.service.auth import Scope
 from promptguard.service.dashboard.access import DashboardContext, Visitor
 from promptguard.service.dashboard.components import Tag, button, panel, raw
 from promptguard.service.dashboard.sessions import LABELS
 from promptguard.service.dashboard.templates import notice, render
-from promptguard.state import Lock
 from promptguard.stored_sessions import FALSE_ALARM
 
 _LONGEST_NOTE = 2000
-_ATTEMPTS = 8
 _SUBMIT = (
     "(e) => { e.preventDefault(); const form = e.target.closest('form'); "
     "emit([e.submitter ? e.submitter.value : '', form.elements.note.value]); form.reset(); }"
@@ -107,7 +105,13 @@ class SessionActions:
 
     async def on_lock(self) -> None:
         """Refuse every further turn of the session."""
-        await self._do("lock", self._lock, "Locked: every further turn is refused.")
+        controller, key = self.context.controller, self.key
+        reason = f"locked by {self.visitor.name or 'local'}"
+
+        async def lock() -> None:
+            await controller.lock(key.session_id, reason=reason, tenant=key.tenant)
+
+        await self._do("lock", lock, "Locked: every further turn is refused.")
 
     async def on_delete(self) -> None:
         """Forget the session wholly."""
@@ -148,21 +152,6 @@ class SessionActions:
             return False
         self.done.content = str(notice(done))
         return True
-
-    async def _lock(self) -> None:
-        store = self.context.controller.store
-        for _ in range(_ATTEMPTS):
-            state = await store.load(self.key)
-            if state is None:
-                raise SessionNotFound("There is no such session to lock.")
-            lock = Lock(turn=state.turn_count, reason=f"locked by {self.visitor.name or 'local'}")
-            locked = replace(state, lock=lock, version=state.version + 1)
-            try:
-                await store.save(locked, expected_version=state.version)
-            except VersionConflict:
-                continue
-            return
-        raise StoreError("The session is written too often at once; try again.")
 
 
 _RELEASE = "Unlock the session and let its evidence no longer count"

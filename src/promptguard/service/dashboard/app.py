@@ -10,10 +10,11 @@ from fastapi import FastAPI
 from starlette.responses import RedirectResponse
 from starlette.routing import Mount
 
-from promptguard.config import ServiceConfig
 from promptguard.controller import Controller
 from promptguard.errors import ConfigError
 from promptguard.model.artifact import bundled
+from promptguard.service.decisions import Decisions
+from promptguard.service.settings import LiveSettings
 from promptguard.service.telemetry import AuditLog
 
 PAGE_TIMEOUT_S = 20.0
@@ -22,14 +23,15 @@ PAGE_TIMEOUT_S = 20.0
 def mount_dashboard(
     app: FastAPI,
     controller: Controller,
-    config: Callable[[], ServiceConfig],
+    live: LiveSettings,
     audit: AuditLog,
+    decisions: Decisions,
     *,
     clock: Callable[[], float] = time.time,
 ) -> None:
     """Serve the pages under /dashboard, with / leading there.
 
-    `config` returns the settings in force, so that a key removed by a reload ends its visits.
+    `live` holds the settings in force, so that a key removed by a reload ends its visits.
     """
     try:
         from nicegui import core, ui
@@ -59,9 +61,11 @@ def mount_dashboard(
     )
     context = DashboardContext(
         controller=controller,
-        access=Access(lambda: config().keys, clock=clock),
+        access=Access(lambda: live.service().keys, clock=clock),
         audit=audit,
-        report=lambda: _report_of(config().quality_report),
+        decisions=decisions,
+        live=live,
+        report=lambda: _report_of(live.service().quality_report),
         clock=clock,
     )
     mounted = next(r for r in app.routes if isinstance(r, Mount) and r.app is core.app)

@@ -21,10 +21,13 @@ from promptguard.service.dashboard.access import (
     visitor_of,
 )
 from promptguard.service.dashboard.actions import put_label
+from promptguard.service.dashboard.allowances import AllowancesPanel
 from promptguard.service.dashboard.components import Frame, Tag, page_frame, raw, session_url
 from promptguard.service.dashboard.overview import demo_filter
 from promptguard.service.dashboard.sessions import LABELS
 from promptguard.service.dashboard.templates import notice, render
+from promptguard.service.dashboard.what_if import WhatIfPanel
+from promptguard.turns.sentence import verdict_sentence
 from promptguard.verdict import Mode
 
 QUEUE = 25
@@ -67,6 +70,12 @@ class ReviewPage:
             self.queue = raw()
         area.on("decide", self.on_decide, js_handler="(e) => emit(e.detail)")
         await self.load()
+        await WhatIfPanel(
+            context=self.context, visitor=self.visitor, frame=self.frame, base=self.base
+        ).build()
+        AllowancesPanel(
+            context=self.context, visitor=self.visitor, frame=self.frame, base=self.base
+        ).build()
 
     async def load(self) -> None:
         """Read queue and precision."""
@@ -120,6 +129,7 @@ def queue_html(rows: tuple[TurnRow, ...], base: str, *, may_label: bool) -> Mark
             _name(row),
             session_url(base, SessionKey(session_id=row.turn.session_id))
             + f"#turn-{row.turn.turn}",
+            "" if row.verdict is None else verdict_sentence(row.verdict, row.text),
         )
         for row in rows
     ]

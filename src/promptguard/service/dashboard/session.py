@@ -12,6 +12,7 @@ from starlette.requests import Request
 from promptguard.config import ControllerConfig, config_hash
 from promptguard.errors import InputError, PromptGuardError
 from promptguard.protocols import SessionKey
+from promptguard.service.auth import Scope
 from promptguard.service.dashboard.access import (
     DashboardContext,
     Visitor,
@@ -20,6 +21,7 @@ from promptguard.service.dashboard.access import (
     visitor_of,
 )
 from promptguard.service.dashboard.actions import SessionActions
+from promptguard.service.dashboard.allowances import AllowForm
 from promptguard.service.dashboard.charts import Point, trajectory
 from promptguard.service.dashboard.components import (
     Frame,
@@ -101,6 +103,7 @@ class SessionPage:
     is_explaining: bool = False
     is_stale: bool = False
     head: ui.html = field(init=False)
+    allow: AllowForm = field(init=False)
     chart: ui.html = field(init=False)
     turns: Tag = field(init=False)
     earlier: Tag = field(init=False)
@@ -117,6 +120,9 @@ class SessionPage:
             context=self.context, visitor=self.visitor, key=self.key, base=self.base
         )
         await actions.build()
+        self.allow = AllowForm(context=self.context, visitor=self.visitor, key=self.key)
+        if self.visitor.may(Scope.ADMIN):
+            self.allow.build()
         with panel("Risk, turn by turn", classes="wide"):
             self.chart = raw()
             raw(render("session", "legend"))
@@ -153,6 +159,8 @@ class SessionPage:
         entries = await self.context.controller.store.transcript(self.key)
         self.cards = await asyncio.to_thread(cards_of, entries)
         self.head.content = str(self._head_html())
+        if self.visitor.may(Scope.ADMIN):
+            self.allow.show(self.cards)
         self.reached.content = str(reached_html(state.entered))
         self._draw_chart()
         await self._draw_turns()

@@ -20,6 +20,8 @@ from promptguard.service.verdicts import (
 )
 from promptguard.state import ModeEntry, SessionState, TranscriptEntry
 from promptguard.text.read import read_text
+from promptguard.turns.judge import ALLOWANCE
+from promptguard.turns.sentence import verdict_sentence
 from promptguard.verdict import Action, Evidence, Mode, Verdict
 
 _MOST_BARS = 12
@@ -66,15 +68,19 @@ def point_of(verdict: Verdict) -> Point:
     )
 
 
-def worst_of(cards: Iterable[Card]) -> Card | None:
-    """Return the most severe turn; None where nothing was interfered with."""
-    flagged = [
+def flagged_cards(cards: Iterable[Card]) -> list[Card]:
+    """Return the turns that were interfered with."""
+    return [
         card
         for card in cards
         if card.verdict is not None and card.verdict.action.severity >= Action.STEER.severity
     ]
+
+
+def worst_of(cards: Iterable[Card]) -> Card | None:
+    """Return the most severe turn; None where nothing was interfered with."""
     return max(
-        flagged,
+        flagged_cards(cards),
         key=lambda c: (c.verdict.action.severity, c.verdict.turn_risk) if c.verdict else (0, 0.0),
         default=None,
     )
@@ -84,16 +90,8 @@ def sentence_html(state: SessionState, cards: Sequence[Card]) -> Markup:
     """Say in one sentence what the guard makes of the session, its most severe turn first."""
     worst = worst_of(cards)
     verdict = worst.verdict if worst is not None else None
-    return render("session", "sentence", state, verdict, verdict and reason_of(verdict))
-
-
-def reason_of(verdict: Verdict) -> str:
-    """Return why a turn was judged as it was: the strongest evidence, in its own words."""
-    strongest = next((each for each in verdict.top_evidence if each.reason), None)
-    if strongest is not None:
-        return strongest.reason
-    content = next((finding.reason for finding in verdict.content if finding.reason), "")
-    return content or verdict.fault
+    told = verdict_sentence(verdict, worst.user) if worst is not None and verdict else ""
+    return render("session", "sentence", state, verdict, told)
 
 
 def bars_of(evidence: Iterable[Evidence]) -> list[Bar]:
@@ -111,7 +109,9 @@ def turn_html(card: Card) -> Markup:
     strongest = [
         each for each in _by_nats(evidence) if each.reason and abs(each.nats) >= _STRONG_NATS
     ]
-    why = "" if card.verdict is None else reason_of(card.verdict)
+    why = ""
+    if card.verdict is not None and _is_told(card.verdict):
+        why = verdict_sentence(card.verdict, card.user)
     return render("session", "turn", card, views, bars, strongest, why)
 
 
@@ -181,6 +181,12 @@ def _card(turn: int, messages: Sequence[TranscriptEntry]) -> Card:
         replies=tuple(texts[Role.ASSISTANT]),
         verdict=verdicts[0] if verdicts else None,
     )
+
+
+def _is_told(verdict: Verdict) -> bool:
+    """Say whether a turn needs a sentence: something was done, or somebody let it pass."""
+    is_allowed = any(each.signal == ALLOWANCE for each in verdict.evidence)
+    return is_allowed or verdict.action.severity >= Action.STEER.severity
 
 
 def _by_nats(evidence: Iterable[Evidence]) -> list[Evidence]:

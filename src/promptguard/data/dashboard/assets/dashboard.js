@@ -63,6 +63,11 @@
       const chosen = [...document.querySelectorAll("[data-select]:checked")];
       decide(bulk.dataset.decideSelected, chosen.map((each) => each.closest("[data-turn]")));
     }
+    const withdrawn = event.target.closest("[data-withdraw]");
+    if (withdrawn) {
+      const detail = Number(withdrawn.dataset.withdraw);
+      withdrawn.closest("section").dispatchEvent(new CustomEvent("withdraw", { detail }));
+    }
     if (event.target.matches("[data-select-all]")) {
       for (const each of document.querySelectorAll("[data-select]")) each.checked = event.target.checked;
     }

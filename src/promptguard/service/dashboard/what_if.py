@@ -1,0 +1,207 @@
+"""Other settings tried on all stored traffic, and put in force with one click."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nicegui import background_tasks, ui
+
+from promptguard.config import ControllerConfig
+from promptguard.decisions import AppliedSettings
+from promptguard.errors import PromptGuardError
+from promptguard.protocols import SessionKey
+from promptguard.risk.weights import PRESETS
+from promptguard.service.auth import Scope
+from promptguard.service.dashboard.access import DashboardContext, Visitor
+from promptguard.service.dashboard.components import (
+    Frame,
+    Tag,
+    button,
+    choice,
+    panel,
+    raw,
+    session_url,
+)
+from promptguard.service.dashboard.templates import notice, render
+from promptguard.service.decisions import weights_offered, weights_path
+from promptguard.service.what_if import Change, Move, WhatIf
+from promptguard.turns.judge import TurnJudge
+
+_LOOK_S = 0.4
+_EXCERPT_CHARS = 220
+_CONFIRM = "() => { if (confirm('Put these settings in force for all traffic?')) emit(null); }"
+
+
+@dataclass(slots=True, kw_only=True)
+class WhatIfPanel:
+    """Choose settings, count what they would change, apply them or go back."""
+
+    context: DashboardContext
+    visitor: Visitor
+    frame: Frame
+    base: str
+    chosen: str = ""
+    standing: ui.html = field(init=False)
+    shown: ui.html = field(init=False)
+    cancel_button: Tag = field(init=False)
+    apply_button: Tag = field(init=False)
+    revert_button: Tag = field(init=False)
+
+    async def build(self) -> None:
+        """Place everything; a count that is under way is shown as it stands."""
+        with panel("What if? Other settings on all stored traffic", classes="what-if"):
+            self.standing = raw()
+            with Tag("div", classes="row"):
+                choice("what-if", "Settings", self._offered(), self.on_choice, is_label_shown=False)
+                button("Count what would change", self.on_count, classes="primary")
+                self.cancel_button = button("Cancel", self.on_cancel)
+                self.apply_button = Tag("button", "Apply", classes="button", type="button")
+                self.apply_button.on("click", lambda _: self.on_apply(), js_handler=_CONFIRM)
+                self.revert_button = Tag(
+                    "button", "Back to the settings file", classes="button", type="button"
+                )
+                self.revert_button.on("click", lambda _: self.on_revert(), js_handler=_CONFIRM)
+            self.shown = raw().props("aria-live=polite")
+        await self._show()
+        if self._job is not None and self._job.is_running:
+            self._watch()
+
+    async def on_choice(self, name: str) -> None:
+        """Choose what to try."""
+        self.chosen = name
+
+    async def on_count(self) -> None:
+        """Begin to count, unless a count is under way."""
+        if not self.chosen or not self.visitor.may(Scope.READ):
+            return
+        if self._job is not None and self._job.is_running:
+            self._say("A count is under way; cancel it first.")
+            return
+        try:
+            job = await self._opened(self.chosen)
+        except PromptGuardError as error:
+            self._say(str(error), "bad")
+            return
+        self.context.what_ifs[self.visitor.tenant] = job
+        background_tasks.create(job.run(), name="what if")
+        self._watch()
+
+    async def on_cancel(self) -> None:
+        """End the count."""
+        if self._job is not None and self.visitor.may(Scope.READ):
+            self._job.cancel()
+            await self._show()
+
+    async def on_apply(self) -> None:
+        """Put the counted settings in force."""
+        if self._job is not None and self._job.report is not None:
+            await self._apply(self._job.choice)
+
+    async def on_revert(self) -> None:
+        """Let the settings file decide again."""
+        await self._apply("")
+
+    @property
+    def _job(self) -> WhatIf | None:
+        return self.context.what_ifs.get(self.visitor.tenant)
+
+    @property
+    def _may_apply(self) -> bool:
+        # Settings hold for everybody, and an administrator is one of a single tenant.
+        tenants = {key.tenant for key in self.context.live.service().keys}
+        return self.visitor.may(Scope.ADMIN) and tenants <= {self.visitor.tenant}
+
+    async def _apply(self, choice: str) -> None:
+        context, author = self.context, self.visitor.name
+        if not self._may_apply:
+            context.audit.record(author, "apply", choice or "the settings file", "refused")
+            return
+        try:
+            applied = await context.decisions.apply(author, context.live.written, choice)
+        except PromptGuardError as error:
+            self._say(str(error), "bad")
+            return
+        context.what_ifs.pop(self.visitor.tenant, None)
+        await self._show()
+        self._say(f"In force: {applied.name}.")
+        self.frame.say(f"In force: {applied.name}.")
+
+    def _offered(self) -> list[tuple[str, str]]:
+        config = self.context.controller.config
+        presets = [
+            (name, f"Preset {name}")
+            for name in PRESETS
+            if name != config.preset or config.false_positive_budget is not None
+        ]
+        files = [(name, f"Weights {name}") for name in weights_offered(self.context.live.written)]
+        return [("", "Choose…"), *presets, *files]
+
+    async def _opened(self, chosen: str) -> WhatIf:
+        controller, live = self.context.controller, self.context.live
+        if chosen in PRESETS:
+            changes = {"preset": chosen, "false_positive_budget": None}
+        else:
+            changes = {"weights": str(weights_path(live.written, chosen))}
+        ours = controller.judge
+        other: ControllerConfig = controller.config.model_copy(update=changes)
+        theirs = await asyncio.to_thread(
+            TurnJudge.open, other, encoder=ours.encoder, instinct=ours.instinct
+        )
+        return WhatIf(
+            controller.store,
+            ours=ours,
+            theirs=theirs,
+            tenant=self.visitor.tenant,
+            choice=chosen,
+            name=dict(self._offered()).get(chosen, chosen),
+        )
+
+    def _watch(self) -> None:
+        task = background_tasks.create(self._follow(), name="show what if")
+        ui.context.client.on_delete(lambda: task.cancel())
+
+    async def _follow(self) -> None:
+        while (job := self._job) is not None and job.is_running:
+            await self._show()
+            await asyncio.sleep(_LOOK_S)
+        await self._show()
+
+    async def _show(self) -> None:
+        job, applied = self._job, self.context.decisions.applied
+        config = self.context.controller.config
+        self.standing.content = str(render("what_if", "standing", config, applied, self._may_apply))
+        is_counted = job is not None and job.report is not None
+        self.cancel_button.set_visibility(job is not None and job.is_running)
+        self.apply_button.set_visibility(is_counted and self._may_apply)
+        self.revert_button.set_visibility(applied != AppliedSettings() and self._may_apply)
+        if job is None:
+            self.shown.content = ""
+        elif job.report is None:
+            self.shown.content = str(render("what_if", "progress", job))
+        else:
+            rows = [(move, await self._examples(move)) for move in job.report.moves]
+            self.shown.content = str(render("what_if", "report", job.name, job.report, rows))
+
+    async def _examples(self, move: Move) -> Sequence[tuple[Change, str, str | None]]:
+        return [
+            (
+                change,
+                session_url(self.base, SessionKey(session_id=change.session_id))
+                + f"#turn-{change.turn}",
+                await self._text(change),
+            )
+            for change in move.examples
+        ]
+
+    async def _text(self, change: Change) -> str | None:
+        """Return the beginning of a turn's text; None where it is not kept."""
+        key = SessionKey(session_id=change.session_id, tenant=self.visitor.tenant)
+        for entry in await self.context.controller.store.transcript(key):
+            if entry.turn == change.turn:
+                return None if entry.content is None else entry.content[:_EXCERPT_CHARS]
+        return None
+
+    def _say(self, text: str, kind: str = "info") -> None:
+        self.shown.content = str(notice(text, kind))

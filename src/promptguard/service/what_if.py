@@ -1,0 +1,286 @@
+"""What other settings would do with all stored traffic: counted in the background, cancellable.
+
+The stored scores of every turn are weighed under today's settings and under the others; where the
+two actions differ, the turn would change. No reader runs and nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from promptguard.errors import DataError, PromptGuardError
+from promptguard.protocols import SessionStore
+from promptguard.queries import JudgedQuery, JudgedTurn, LabelFilter, OverviewQuery
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.reweigh import Reweigher
+from promptguard.verdict import Action, Verdict
+
+BATCH_TURNS = 2000
+EXAMPLES = 3
+_LAST = 2**40  # seconds since the epoch that no turn reaches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A turn whose action would be another."""
+
+    session_id: str
+    turn: int
+    before: Action
+    after: Action
+    label: str
+    risk_before: float
+    risk_after: float
+
+    @property
+    def move(self) -> tuple[Action, Action]:
+        """From which action to which."""
+        return self.before, self.after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """How many turns would go from one action to another, by label, with the clearest of them."""
+
+    before: Action
+    after: Action
+    turns: int
+    attacks: int
+    false_alarms: int
+    examples: tuple[Change, ...]
+
+    @property
+    def unlabelled(self) -> int:
+        """Turns that nobody has looked at."""
+        return self.turns - self.attacks - self.false_alarms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledBlocks:
+    """Of the labelled turns, how many are blocked under one of the settings."""
+
+    attacks: int = 0
+    attacks_blocked: int = 0
+    false_alarms: int = 0
+    false_alarms_blocked: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfReport:
+    """What would change. `unread` turns have no verdict that can be weighed.
+
+    `recorded_otherwise` turns got another action when they were judged than today's settings give
+    them: they were judged under other settings, or their session was released meanwhile.
+    """
+
+    turns: int
+    sessions: int
+    changed_turns: int
+    changed_sessions: int
+    changed_sessions_by_label: tuple[tuple[str, int], ...]
+    moves: tuple[Move, ...]
+    now: LabelledBlocks
+    then: LabelledBlocks
+    unread: int
+    recorded_otherwise: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Counts:
+    """What was counted so far; turns come session by session."""
+
+    turns: int = 0
+    sessions: int = 0
+    changed_sessions: int = 0
+    unread: int = 0
+    recorded_otherwise: int = 0
+    moves: Counter[tuple[Action, Action, str]] = field(default_factory=Counter)
+    examples: dict[tuple[Action, Action], list[Change]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    labelled: Counter[tuple[str, bool, bool]] = field(default_factory=Counter)
+    by_label: Counter[str] = field(default_factory=Counter)
+    session_id: str = ""
+    labels: set[str] = field(default_factory=set)
+
+    def begin(self, session_id: str) -> None:
+        if session_id == self.session_id:
+            return
+        self.end()
+        self.session_id = session_id
+        self.sessions += 1
+
+    def end(self) -> None:
+        """Count the session that has ended, under the gravest label of its changed turns."""
+        if self.labels:
+            self.changed_sessions += 1
+            self.by_label[min(self.labels, key=_gravity)] += 1
+        self.labels = set()
+
+    def change(self, change: Change) -> None:
+        self.moves[(*change.move, change.label)] += 1
+        self.labels.add(change.label)
+        kept = self.examples[change.move]
+        kept.append(change)
+        kept.sort(key=lambda each: -abs(each.risk_after - each.risk_before))
+        del kept[EXAMPLES:]
+
+    def report(self) -> WhatIfReport:
+        self.end()
+        moves = {move[:2] for move in self.moves}
+        return WhatIfReport(
+            turns=self.turns,
+            sessions=self.sessions,
+            changed_turns=sum(self.moves.values()),
+            changed_sessions=self.changed_sessions,
+            changed_sessions_by_label=tuple(sorted(self.by_label.items(), key=_label_order)),
+            moves=tuple(sorted(map(self._move, moves), key=lambda move: -move.turns)),
+            now=self._blocks(1),
+            then=self._blocks(2),
+            unread=self.unread,
+            recorded_otherwise=self.recorded_otherwise,
+        )
+
+    def _move(self, move: tuple[Action, Action]) -> Move:
+        by_label = {label: n for (*found, label), n in self.moves.items() if tuple(found) == move}
+        return Move(
+            before=move[0],
+            after=move[1],
+            turns=sum(by_label.values()),
+            attacks=by_label.get(LabelFilter.ATTACK.value, 0),
+            false_alarms=by_label.get(LabelFilter.FALSE_ALARM.value, 0),
+            examples=tuple(self.examples[move]),
+        )
+
+    def _blocks(self, place: int) -> LabelledBlocks:
+        """Sum up labelled turns; `place` is 1 for today's settings and 2 for the others."""
+        counted: Counter[tuple[str, bool]] = Counter()
+        for key, n in self.labelled.items():
+            counted[key[0], bool(key[place])] += n
+        attack, alarm = LabelFilter.ATTACK.value, LabelFilter.FALSE_ALARM.value
+        return LabelledBlocks(
+            attacks=counted[attack, True] + counted[attack, False],
+            attacks_blocked=counted[attack, True],
+            false_alarms=counted[alarm, True] + counted[alarm, False],
+            false_alarms_blocked=counted[alarm, True],
+        )
+
+
+class WhatIf:
+    """One count over all stored turns of a tenant; `name` and `choice` say under what settings."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        *,
+        ours: TurnJudge,
+        theirs: TurnJudge,
+        tenant: str,
+        choice: str,
+        name: str,
+    ) -> None:
+        self.choice = choice
+        self.name = name
+        self.total = 0
+        self.report: WhatIfReport | None = None
+        self.fault = ""
+        self.is_cancelled = False
+        self._store = store
+        self._tenant = tenant
+        self._counts = _Counts()
+        self._ours = Reweigher(judge=ours)
+        shift = theirs.priors.document - ours.priors.document
+        self._theirs = Reweigher(judge=theirs, document_shift=shift)
+
+    @property
+    def done(self) -> int:
+        """How many turns were weighed so far."""
+        return self._counts.turns
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the count goes on."""
+        return self.report is None and not self.fault and not self.is_cancelled
+
+    def cancel(self) -> None:
+        """End the count at its next step."""
+        self.is_cancelled = self.is_running
+
+    async def run(self) -> None:
+        """Count until the end; a failure of the store is told in `fault`."""
+        # A thread of its own: turns that come in meanwhile do not wait behind it.
+        with ThreadPoolExecutor(1, thread_name_prefix="promptguard-what-if") as thread:
+            try:
+                await self._count(thread)
+            except PromptGuardError as error:
+                self.fault = str(error)
+
+    async def _count(self, thread: ThreadPoolExecutor) -> None:
+        query = OverviewQuery(
+            tenant=self._tenant, since=0, until=_LAST, bucket_s=_LAST, is_demo=False
+        )
+        self.total = (await self._store.overview(query)).total.turns
+        loop, last = asyncio.get_running_loop(), ("", 0)
+        while not self.is_cancelled:
+            turns = await self._store.judged(
+                JudgedQuery(
+                    tenant=self._tenant,
+                    after_session=last[0],
+                    after_turn=last[1],
+                    limit=BATCH_TURNS,
+                )
+            )
+            if not turns:
+                self.report = self._counts.report()
+                return
+            await loop.run_in_executor(thread, self._weigh, turns)
+            last = (turns[-1].session_id, turns[-1].turn)
+
+    def _weigh(self, turns: Sequence[JudgedTurn]) -> None:
+        for turn, verdict in self._readable(turns):
+            ours = self._ours.weigh(turn.session_id, verdict, now=turn.timestamp)
+            theirs = self._theirs.weigh(turn.session_id, verdict, now=turn.timestamp)
+            counts = self._counts
+            counts.recorded_otherwise += int(ours.action is not turn.action)
+            if turn.label:
+                blocked = (ours.action is Action.BLOCK, theirs.action is Action.BLOCK)
+                counts.labelled[(turn.label, *blocked)] += 1
+            if ours.action is not theirs.action:
+                counts.change(
+                    Change(
+                        session_id=turn.session_id,
+                        turn=turn.turn,
+                        before=ours.action,
+                        after=theirs.action,
+                        label=turn.label,
+                        risk_before=ours.turn_risk,
+                        risk_after=theirs.turn_risk,
+                    )
+                )
+
+    def _readable(self, turns: Sequence[JudgedTurn]) -> Iterator[tuple[JudgedTurn, Verdict]]:
+        for turn in turns:
+            self._counts.turns += 1
+            self._counts.begin(turn.session_id)
+            try:
+                verdict = Verdict.from_json(turn.verdict)
+            except DataError:
+                self._counts.unread += 1
+                continue
+            if verdict.fault and not verdict.evidence:
+                self._counts.unread += 1
+            else:
+                yield turn, verdict
+
+
+def _gravity(label: str) -> int:
+    order = (LabelFilter.ATTACK.value, LabelFilter.FALSE_ALARM.value, "")
+    return order.index(label) if label in order else len(order)
+
+
+def _label_order(item: tuple[str, int]) -> int:
+    return _gravity(item[0])
