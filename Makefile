@@ -78,7 +78,8 @@ TESTS_integrations-pyrit := $(addprefix tests/integrations/,\
 WITHOUT_DEPENDENCIES_integrations-pyrit := requirements/garak.txt
 
 integrations: $(FRAMEWORKS:%=tested-%)
-	node --test packages/vercel-ai/test/
+	if command -v node > /dev/null; then node --test packages/vercel-ai/test/; \
+	  else echo "Skipped: packages/vercel-ai, because node is not installed."; fi
 
 tested-%: $(VENV)-%/.ready
 	PYTHONPATH=src $(VENV)-$*/bin/python -m pytest -rs --confcutdir=tests/integrations $(TESTS_$*)
