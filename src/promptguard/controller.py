@@ -25,6 +25,7 @@ from promptguard.errors import (
     VersionConflict,
 )
 from promptguard.evaluation import PromptGuard
+from promptguard.offload import offloaded
 from promptguard.protocols import ClientHints, Provider, SessionKey, SessionStore
 from promptguard.providers import open_provider
 from promptguard.risk.policy import STEERING, STRIPPED
@@ -209,7 +210,9 @@ class Controller(StoredSessions):
         """Judge one more turn of a session that the caller keeps; nothing is stored."""
         is_enforced = self.config.mode == "enforce"
         try:
-            verdict, after = await asyncio.to_thread(self.judge.judge, state, turn, now=now)
+            verdict, after = await asyncio.to_thread(
+                offloaded, self.judge.judge, state, turn, now=now
+            )
         except (EvaluationError, ModelError) as error:
             if self.config.on_evaluator_error == "raise":
                 raise

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from promptguard.config import ServiceConfig
+from promptguard.offload import offloaded
 from promptguard.service.errors import ApiError
 
 _GLANCE_S = 0.01
@@ -226,13 +227,13 @@ class LaneExecutor(ThreadPoolExecutor):
 async def computed(
     raw: bytes, work: Callable[Concatenate[bytes, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Return `work(raw, ...)`, computed in a thread of the request's lane where `raw` is long.
+    """Return `work(raw, ...)`, computed in the request's lane where `raw` is long.
 
     For a short body the way to a thread and back takes longer than the work.
     """
     if len(raw) <= LONG_BODY_BYTES:
         return work(raw, *args, **kwargs)
-    return await asyncio.to_thread(work, raw, *args, **kwargs)
+    return await asyncio.to_thread(offloaded, work, raw, *args, **kwargs)
 
 
 def lane_limits(config: ServiceConfig) -> dict[Lane, LaneLimits]:

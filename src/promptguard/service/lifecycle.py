@@ -50,12 +50,13 @@ class Background:
 
 @dataclass(slots=True, kw_only=True)
 class Lifecycle:
-    """Runs `jobs` beside the service and calls `closers` in order at its end."""
+    """Calls `starters`, runs `jobs` beside the service and calls `closers` in order at its end."""
 
     background: Background
     lanes: LaneExecutor
     shutdown_s: float
     closers: tuple[Closer, ...]
+    starters: tuple[Callable[[], None], ...] = ()
     jobs: tuple[Job, ...] = ()
     is_started: bool = field(default=False, init=False)
     is_stopping: bool = field(default=False, init=False)
@@ -64,6 +65,8 @@ class Lifecycle:
     async def run(self) -> AsyncIterator[None]:
         """Run startup, jobs and shutdown around the block."""
         asyncio.get_running_loop().set_default_executor(self.lanes)
+        for start in self.starters:
+            start()
         jobs = [asyncio.ensure_future(_logged(job())) for job in self.jobs]
         self.is_started = True
         log(logging.INFO, "started")

@@ -14,6 +14,7 @@ from promptguard.config import ServiceConfig
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.metrics import metrics_as_json
+from promptguard.offload import offloaded
 from promptguard.protocols import ClientHints
 from promptguard.rubrics.contradiction import judge_contradiction
 from promptguard.service.auth import Scope, permitted
@@ -125,7 +126,7 @@ class GuardApi:
     async def rubric(self, request: Request, body: RubricRequest) -> RubricView:
         """Say whether the assistant contradicts itself in a conversation."""
         permitted(request, Scope.GUARD)
-        judged = await asyncio.to_thread(judge_contradiction, body.messages)
+        judged = await asyncio.to_thread(offloaded, judge_contradiction, body.messages)
         return RubricView(
             contradicts_itself=judged.is_contradiction,
             verdict=judged.verdict.value,
