@@ -35,7 +35,6 @@ HONEST, ORDINARY = "honest", "ordinary"
 ATTACKERS = ("replay", "history", "long", "parallel")
 REPLAYED_TURNS = 500
 _numbers = count()
-_LOWEST_PRIORITY = 19
 Ask = Callable[[httpx.AsyncClient], Awaitable[int]]
 Counts = Mapping[str, "Synchronized[int]"]
 
@@ -70,6 +69,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="Time for each measurement.")
     parser.add_argument("--connections", type=int, default=64, help="Of all others together.")
     parser.add_argument("--think-s", type=float, default=4.0, help="Pause of ordinary callers.")
+    parser.add_argument(
+        "--nice", type=int, default=10, help="How much lower the attackers' own priority is."
+    )
     parser.add_argument("--no-model", action="store_true", help="Judge by the rules alone.")
     parser.add_argument("--out", type=Path, default=Path("artifacts/fairness.json"))
     options = parser.parse_args()
@@ -101,9 +103,7 @@ async def _measured(base: str, options: argparse.Namespace) -> Measured:
         # In a process of their own: what they compute to attack is no wait of the honest caller.
         context = multiprocessing.get_context("spawn")
         done = {name: context.Value("i", 0) for name in (ORDINARY, *ATTACKERS)}
-        others = context.Process(
-            target=_attack, args=(base, options.connections, options.think_s, done), daemon=True
-        )
+        others = context.Process(target=_attack, args=(base, options, done), daemon=True)
         others.start()
         await asyncio.sleep(3.0)
         loaded = await _converse(honest, options.seconds)
@@ -114,9 +114,9 @@ async def _measured(base: str, options: argparse.Namespace) -> Measured:
     )
 
 
-def _attack(base: str, connections: int, think_s: float, done: Counts) -> None:
-    os.nice(_LOWEST_PRIORITY)
-    asyncio.run(_others(base, connections, think_s, done))
+def _attack(base: str, options: argparse.Namespace, done: Counts) -> None:
+    os.nice(options.nice)
+    asyncio.run(_others(base, options.connections, options.think_s, done))
 
 
 async def _converse(client: httpx.AsyncClient, seconds: float) -> Waits:

@@ -8,6 +8,7 @@ its next checkpoint. A child that dies is replaced and asked once more, and it e
 
 from __future__ import annotations
 
+import copyreg
 import io
 import logging
 import multiprocessing
@@ -186,19 +187,17 @@ class _Running:
             self._free[lane].put(connection)
 
 
-class _Pickler(pickle.Pickler):
-    """Pickles a judge as its configuration: the child has opened its own."""
-
-    def reducer_override(self, value: object) -> Any:
-        if isinstance(value, TurnJudge):
-            return _judge_of, (value.config,)
-        return NotImplemented
-
-
 def _pickled(work: Callable[[], Any]) -> bytes:
+    """Return `work` for the child; a judge goes as its settings, for the child has its own."""
     written = io.BytesIO()
-    _Pickler(written, pickle.HIGHEST_PROTOCOL).dump(work)
+    pickler = pickle.Pickler(written, pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = copyreg.dispatch_table | {TurnJudge: _reduced}
+    pickler.dump(work)
     return written.getvalue()
+
+
+def _reduced(judge: TurnJudge) -> tuple[Callable[[ControllerConfig], TurnJudge], tuple[Any, ...]]:
+    return _judge_of, (judge.config,)
 
 
 class _Judges:

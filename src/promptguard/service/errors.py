@@ -96,8 +96,8 @@ class ApiError(HTTPException):
 
     def __reduce__(self) -> tuple[Callable[..., ApiError], tuple[object, ...]]:
         """Return how to make the error again in another process."""
-        fields = {"code": self.code, "param": self.param, "headers": self.headers}
-        return partial(ApiError, **fields), (self.status_code, self.detail)
+        again = partial(ApiError, code=self.code, param=self.param, headers=self.headers)
+        return again, (self.status_code, str(self.detail))
 
     def with_headers(self, headers: Mapping[str, str]) -> ApiError:
         """Return the same error with `headers` added; its own headers win."""
