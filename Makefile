@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 RUNNABLE := $(VENV)/.runnable
 READY := $(VENV)/.ready
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
-CASES ?= 200000
+CASES ?= 125000
+ROUNDS ?= 100
 DATA ?= ../shared/data
 
-.PHONY: run test check fmt bench fuzz validate e2e e2e-large integrations docs lock sbom licences audit clean
+.PHONY: run test check fmt bench fuzz chaos validate e2e e2e-large integrations docs lock sbom licences audit clean
 
 $(RUNNABLE): requirements/run.txt pyproject.toml
 	@echo "Setting up $(VENV) with what the service needs (once; a minute after the download)."
@@ -49,10 +50,16 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.forward
 	$(BIN)/python -m benchmarks.linear_time
+	$(BIN)/python -m benchmarks.long_session
 	$(BIN)/python -m benchmarks.store_queries --sessions 20000
 
+# A million cases over the eight targets; with atheris in $(VENV), its coverage guides them.
 fuzz: $(READY)
 	nice $(BIN)/python -m fuzz.run --cases $(CASES)
+
+# Guards killed, restarted, out of disk and with a wrong clock, over SQLite and PostgreSQL.
+chaos: $(READY)
+	nice $(BIN)/python -m fuzz.chaos --rounds $(ROUNDS)
 
 validate: $(READY)
 	$(BIN)/python -m benchmarks.quality $(DATA)

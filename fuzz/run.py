@@ -1,8 +1,9 @@
 """Fuzz: `python -m fuzz.run [--target NAME] [--cases N] [--seed N] [--keep FOLDER]`.
 
 With atheris installed its coverage guides the mutations; without, a seeded mutator of known
-inputs makes the cases, so that a run can be repeated. A case that breaks a promise is shortened
-and written to the folder, as JSON; put it into `tests/fuzz/corpus` to have it tested for good.
+inputs makes the cases (`--no-guided`), so that a run can be repeated. A case that breaks a promise
+is shortened and written to the folder, as JSON; put it into `tests/fuzz/corpus` to have it tested
+for good.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import argparse
 import base64
 import json
 import random
+import subprocess
 import sys
 import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from fuzz.mutator import MAX_BYTES, mutated
+from fuzz.mutator import mutated
 from fuzz.targets import TARGETS
 
 _MOST_KEPT = 20
@@ -29,7 +31,7 @@ def failures(target: str, cases: int, seed: int) -> Iterator[tuple[bytes, Except
     source = random.Random(f"{target}:{seed}")
     for _ in range(cases):
         data = mutated(source, target)
-        error = _error(target, data)
+        error = error_of(target, data)
         if error is not None:
             yield data, error
 
@@ -41,7 +43,7 @@ def shortened(target: str, data: bytes, error: Exception) -> bytes:
         for at in range(0, len(data), size):
             tries += 1
             shorter = data[:at] + data[at + size :]
-            found = _error(target, shorter)
+            found = error_of(target, shorter)
             if type(found) is type(error) and str(found) == str(error):
                 data = shorter
                 break
@@ -50,7 +52,8 @@ def shortened(target: str, data: bytes, error: Exception) -> bytes:
     return data
 
 
-def _error(target: str, data: bytes) -> Exception | None:
+def error_of(target: str, data: bytes) -> Exception | None:
+    """Return what a case breaks, None where it breaks nothing."""
     try:
         TARGETS[target](data)
     except Exception as error:  # whatever is raised is what is looked for
@@ -72,12 +75,11 @@ def keep(folder: Path, target: str, data: bytes, error: Exception) -> Path:
     return path
 
 
-def _guided(target: str, cases: int) -> None:
-    import atheris  # an extra of whoever fuzzes: it needs a compiler to install
-
-    atheris.instrument_all()
-    atheris.Setup([sys.argv[0], f"-runs={cases}", f"-max_len={MAX_BYTES}"], TARGETS[target])
-    atheris.Fuzz()
+def _guided(target: str, options: argparse.Namespace) -> int:
+    """Fuzz with atheris, in a process of its own: libFuzzer ends the one that it runs in."""
+    numbers = (str(options.cases), str(options.seed), str(options.keep))
+    command = (sys.executable, "-m", "fuzz.guided", target, *numbers)
+    return subprocess.run(command, check=False).returncode
 
 
 def _has_atheris() -> bool:
@@ -94,25 +96,55 @@ def main() -> int:
     parser.add_argument("--target", choices=(*TARGETS, "all"), default="all")
     parser.add_argument("--cases", type=int, default=1_000_000, help="Cases per target.")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--guided",
+        action=argparse.BooleanOptionalAction,
+        default=_has_atheris(),
+        help="Let coverage guide the mutations; needs atheris.",
+    )
     parser.add_argument("--keep", type=Path, default=Path("artifacts/fuzz"))
     options = parser.parse_args()
     names = tuple(TARGETS) if options.target == "all" else (options.target,)
-    if len(names) == 1 and _has_atheris():
-        _guided(names[0], options.cases)
-        return 0
-    return sum(_report(name, options) for name in names) and 1
+    fuzz = _guided if options.guided else _mutated
+    broke = [fuzz(name, options) for name in names]
+    return int(any(broke))
 
 
-def _report(target: str, options: argparse.Namespace) -> int:
-    began, ways = time.monotonic(), set[str]()
-    for data, error in failures(target, options.cases, options.seed):
+class Found:
+    """What one run over a target has tried and broken."""
+
+    def __init__(self, target: str, folder: Path) -> None:
+        self.cases = 0
+        self._target = target
+        self._folder = folder
+        self._ways: set[str] = set()
+        self._began = time.monotonic()
+
+    def note(self, data: bytes, error: Exception) -> None:
+        """Keep a case that breaks something in a way not seen before."""
         way = f"{type(error).__name__}: {error}"[:120]
-        if way not in ways and len(ways) < _MOST_KEPT:
-            ways.add(way)
-            path = keep(options.keep, target, shortened(target, data, error), error)
-            print(f"{target}: {way} -> {path}", flush=True)
-    print(f"{target}: {options.cases} cases in {time.monotonic() - began:.0f} s, {len(ways)} broke")
-    return len(ways)
+        if way in self._ways or len(self._ways) >= _MOST_KEPT:
+            return
+        self._ways.add(way)
+        path = keep(self._folder, self._target, shortened(self._target, data, error), error)
+        print(f"{self._target}: {way} -> {path}", flush=True)
+
+    def report(self) -> int:
+        """Print what was tried; returns how many ways to break were found."""
+        took_s = time.monotonic() - self._began
+        print(
+            f"{self._target}: {self.cases} cases in {took_s:.0f} s, {len(self._ways)} broke",
+            flush=True,
+        )
+        return len(self._ways)
+
+
+def _mutated(target: str, options: argparse.Namespace) -> int:
+    found = Found(target, options.keep)
+    for data, error in failures(target, options.cases, options.seed):
+        found.note(data, error)
+    found.cases = options.cases
+    return found.report()
 
 
 if __name__ == "__main__":

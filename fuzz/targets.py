@@ -10,17 +10,28 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 from promptguard.conversation import Message, messages_from
 from promptguard.errors import DataError, InputError, ProviderError
+from promptguard.fil.engine import NO_HISTORY, FrozenInstinct
 from promptguard.providers.sse import SseParser
 from promptguard.records import Fault, Record, read_records
+from promptguard.service.anthropic_wire import MessagesWire
+from promptguard.service.body import Limits, with_stripped
+from promptguard.service.completions_wire import CompletionsWire
+from promptguard.service.errors import ApiError
+from promptguard.service.openai_wire import ChatWire
+from promptguard.service.responses_wire import ResponsesWire
+from promptguard.service.wire import Wire
 from promptguard.state import SessionState
+from promptguard.text.decode import decode
 from promptguard.text.normalize import fold
 from promptguard.text.places import Form, original_spans
 from promptguard.text.read import read_text
+from promptguard.text.vocabulary import reads_like_language
 from promptguard.text.windows import windows
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -66,6 +77,45 @@ def _windows(given: str) -> None:
     _must((found[0].start, found[-1].end) == (0, len(given)), "windows cover the text")
     _must(all(a.start < b.start <= a.end for a, b in pairwise(found)), "windows leave no gap")
     _must(all(window.text == given[window.start : window.end] for window in found), "windows fit")
+
+
+def decoders(data: bytes) -> None:
+    """Undo every encoding: views within the text that read like language, in time."""
+    given = data.decode("utf-8", "replace")
+    began = time.process_time()
+    views = decode(given)
+    seconds = time.process_time() - began
+    _must(seconds < _MAX_SECONDS + _SECONDS_PER_CHAR * len(given), "the time is linear")
+    for view in views:
+        _must(0 <= view.start < view.end <= len(given), "a view lies in the text")
+        _must(view.method == "several" or reads_like_language(view.text), "a view is language")
+
+
+def matcher(data: bytes) -> None:
+    """Match every rule: findings with scores, places in the text."""
+    views = read_text(data.decode("utf-8", "replace"))
+    found = _instinct().assess(views, NO_HISTORY, now=0.0)
+    _must(0.0 <= found.harm_score <= 1.0, "a score lies in [0, 1]")
+    _must(not found.is_hard or bool(found.violated), "a hard finding names its directive")
+
+
+@cache
+def _instinct() -> FrozenInstinct:
+    return FrozenInstinct.load()
+
+
+def body(data: bytes) -> None:
+    """Read a request in each format of the gateway: texts with their places, or an ApiError."""
+    limits = Limits(max_messages=50, max_chars=2000)
+    for wire in _WIRES:
+        try:
+            asked = wire.read_request(data, limits)
+        except ApiError:
+            continue
+        items = (*asked.messages, *asked.contents)
+        _must(all(isinstance(item.content, str) for item in items), "a content is a text")
+        # What was read must be there to be replaced.
+        with_stripped(asked.body, [item for item in items if item.place])
 
 
 def conversation(data: bytes) -> None:
@@ -125,8 +175,12 @@ def _shared_memory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
+_WIRES: tuple[Wire, ...] = (ChatWire(), CompletionsWire(), MessagesWire(), ResponsesWire())
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "text": text,
+    "decoders": decoders,
+    "matcher": matcher,
+    "body": body,
     "conversation": conversation,
     "records": records,
     "sse": sse,

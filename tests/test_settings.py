@@ -56,6 +56,31 @@ def test_variables_override_the_file(tmp_path: Path) -> None:
     assert settings.service.port == 9000
 
 
+@pytest.mark.parametrize(
+    ("text", "section"),
+    [
+        ("1: {preset: strict}\n", "the configuration"),
+        ("conversation: {on: true}\n", "conversation"),
+        ("conversation: {policy: {2024-01-01: x}}\n", "conversation.policy"),
+        ("service: {keys: [{~: x}]}\n", "service.keys"),
+    ],
+)
+def test_a_key_that_is_no_text_is_refused(tmp_path: Path, text: str, section: str) -> None:
+    """File and section are named, whatever YAML made of the key."""
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=f"a.yaml: {section}: the key .* is not text"):
+        load_settings(path, {})
+
+
+@pytest.mark.parametrize("variable", ["{1: x}", "[{yes: x}]"])
+def test_a_variable_with_a_key_that_is_no_text_is_refused(variable: str) -> None:
+    """The variable is named."""
+    name = "PROMPTGUARD_CONVERSATION__POLICY"
+    with pytest.raises(ConfigError, match=f"{name}: the key .* is not text"):
+        load_settings(env={name: variable})
+
+
 def test_errors_name_file_section_and_setting(tmp_path: Path) -> None:
     """Also where the setting is deep in the file."""
     path = tmp_path / "a.yaml"

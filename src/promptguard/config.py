@@ -318,6 +318,8 @@ class ServiceConfig(_Settings):
     """Threads that judge requests with long bodies."""
     heavy_threads: int = Field(default=1, ge=1, le=64)
     """Threads for replay, explanation and rubric."""
+    child_process: bool = True
+    """Judge long requests, replay and explain in a process of its own, of lower priority."""
     max_waiting: int = Field(default=1000, ge=1)
     """Computations that may wait for a thread; a quarter of it for long ones, 16 heavy ones."""
     heavy_timeout_s: float = Field(default=60.0, gt=0)

@@ -26,6 +26,7 @@ from promptguard.errors import (
     VersionConflict,
 )
 from promptguard.evaluation import PromptGuard
+from promptguard.offload import offloaded
 from promptguard.protocols import ClientHints, Provider, SessionKey, SessionStore
 from promptguard.providers import open_provider
 from promptguard.risk.policy import STRIPPED
@@ -214,7 +215,9 @@ class Controller(StoredSessions):
         is_enforced = self.config.mode == "enforce"
         turn = self._permitted(state, turn, now)
         try:
-            verdict, after = await asyncio.to_thread(self.judge.judge, state, turn, now=now)
+            verdict, after = await asyncio.to_thread(
+                offloaded, self.judge.judge, state, turn, now=now
+            )
         except (EvaluationError, ModelError) as error:
             if self.config.on_evaluator_error == "raise":
                 raise

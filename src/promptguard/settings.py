@@ -39,6 +39,7 @@ def read_source(
     """
     found = _read_place(path or env.get(FILE_VARIABLE), folder or Path())
     try:
+        _check_keys(found.values)
         values = _interpolated(found.values, env)
     except ConfigError as error:
         raise ConfigError(f"{found.where}: {error}") from None
@@ -101,6 +102,7 @@ def _overridden(values: Mapping[str, Any], name: str, text: str) -> dict[str, An
         value = yaml.safe_load(text)
     except yaml.YAMLError:
         raise ConfigError(f"{name} is not a value that YAML can read; quote it.") from None
+    _check_keys(value, (name,))
     return _put(values, path, value)
 
 
@@ -120,6 +122,20 @@ def _interpolated(value: Any, env: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return re.sub(r"\$\{(\w+)\}", lambda match: _from_env(match[1], env), value)
     return value
+
+
+def _check_keys(value: object, path: tuple[str, ...] = ()) -> None:
+    """Refuse keys that are not text: YAML also makes numbers, dates and booleans of them."""
+    if isinstance(value, list):
+        for item in value:
+            _check_keys(item, path)
+    if not isinstance(value, dict):
+        return
+    for key, item in value.items():
+        if not isinstance(key, str):
+            where = ".".join(path) or "the configuration"
+            raise ConfigError(f"{where}: the key {key!r} is not text; write a setting's name.")
+        _check_keys(item, (*path, key))
 
 
 def _from_env(name: str, env: Mapping[str, str]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from promptguard.config import ControllerConfig
 from promptguard.errors import SessionNotFound, StoreError, VersionConflict
+from promptguard.offload import offloaded
 from promptguard.protocols import SessionKey, SessionLabel, SessionStore
-from promptguard.state import Ledger, Lock, SessionState
+from promptguard.state import Ledger, Lock, SessionState, TranscriptEntry
 from promptguard.turns.explain import Explanation, explain
 from promptguard.turns.input import Step
 from promptguard.turns.judge import TurnJudge
@@ -76,39 +77,52 @@ class StoredSessions:
 
     async def explain(self, session_id: str, *, tenant: str = "default") -> Explanation:
         """Replay a stored session and explain the verdict on its last turn."""
-        steps = await self._stored_steps(SessionKey(session_id=session_id, tenant=tenant))
-        return await asyncio.to_thread(explain, self.judge, steps)
+        stored = await self._stored(SessionKey(session_id=session_id, tenant=tenant))
+        return await asyncio.to_thread(offloaded, _explained, self.judge, stored)
 
     async def replay(
         self, session_id: str, config: ControllerConfig, *, tenant: str = "default"
     ) -> tuple[tuple[Verdict, Verdict], ...]:
         """Judge a stored session under this and another configuration, turn by turn."""
-        steps = await self._stored_steps(SessionKey(session_id=session_id, tenant=tenant))
-        # To read and compile the rules takes most of a second, in which nobody else is served.
-        ours = self.judge.config
-        same_rules = (config.rules, config.temporal) == (ours.rules, ours.temporal)
-        other = await asyncio.to_thread(
-            TurnJudge.open,
-            config,
-            encoder=self.judge.encoder,
-            instinct=self.judge.instinct if same_rules else None,
-        )
+        stored = await self._stored(SessionKey(session_id=session_id, tenant=tenant))
+        return await asyncio.to_thread(offloaded, _replayed, self.judge, config, stored)
 
-        def both() -> tuple[tuple[Verdict, Verdict], ...]:
-            pairs = zip(walk(self.judge, steps), walk(other, steps), strict=True)
-            return tuple((ours[0], theirs[0]) for ours, theirs in pairs)
-
-        return await asyncio.to_thread(both)
-
-    async def _stored_steps(self, key: SessionKey) -> tuple[Step, ...]:
+    async def _stored(self, key: SessionKey) -> _Stored:
         entries = await self.store.transcript(key)
         if not entries:
             raise SessionNotFound(
                 "There is no such session; `promptguard sessions list` shows what is stored."
             )
         state = await self.store.load(key)
-        system = state.system if state is not None else ""
-        return await asyncio.to_thread(steps_from, entries, system=system)
+        return _Stored(entries=entries, system=state.system if state is not None else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """A session as it was stored."""
+
+    entries: tuple[TranscriptEntry, ...]
+    system: str
+
+    def steps(self) -> tuple[Step, ...]:
+        return steps_from(self.entries, system=self.system)
+
+
+def _explained(judge: TurnJudge, stored: _Stored) -> Explanation:
+    return explain(judge, stored.steps())
+
+
+def _replayed(
+    judge: TurnJudge, config: ControllerConfig, stored: _Stored
+) -> tuple[tuple[Verdict, Verdict], ...]:
+    ours, steps = judge.config, stored.steps()
+    same_rules = (config.rules, config.temporal) == (ours.rules, ours.temporal)
+    # To read and compile the rules takes most of a second.
+    other = TurnJudge.open(
+        config, encoder=judge.encoder, instinct=judge.instinct if same_rules else None
+    )
+    pairs = zip(walk(judge, steps), walk(other, steps), strict=True)
+    return tuple((mine[0], theirs[0]) for mine, theirs in pairs)
 
 
 def _forgiven(state: SessionState) -> SessionState:

@@ -130,7 +130,7 @@ class _Processes(Generic[T, R]):
 
     def submit(self, chunk: Sequence[T]) -> Future[Sequence[R]]:
         try:
-            with _without_interrupts():
+            with without_interrupts():
                 return self._pool.submit(_work, chunk)
         except BrokenProcessPool as error:
             failed: Future[Sequence[R]] = Future()
@@ -144,7 +144,7 @@ class _Processes(Generic[T, R]):
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Keep Ctrl-C from a child that is being started: it inherits what is blocked here."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -166,10 +166,11 @@ def _prepare(open_worker: Callable[[], Worker[Any, Any]], lifeline: Connection) 
     _opener = open_worker
     # The parent decides what an interrupt means, and closes the lifeline where it means the end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(lifeline,), daemon=True).start()
 
 
-def _end_with(lifeline: Connection) -> None:
+def end_with_parent(lifeline: Connection) -> None:
+    """End this process when the other end of `lifeline`, which its parent holds, is closed."""
     lifeline.poll(None)
     # Not sys.exit: the main thread may be inside the model for seconds.
     os._exit(1)

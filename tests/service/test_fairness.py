@@ -212,6 +212,41 @@ async def test_long_bodies_are_parsed_off_the_event_loop(guarded, monkeypatch) -
     assert threads[1].name.startswith("promptguard-long")
 
 
+LONG = "word " * LONG_BODY_BYTES
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/guard/turn", {"messages": [{"role": "user", "content": LONG}]}),
+        (
+            "/beta/litellm_basic_guardrail_api",
+            {"input_type": "request", "texts": [LONG], "litellm_call_id": "c"},
+        ),
+        ("/v1/guard/check", {"messages": [{"role": "user", "content": LONG}]}),
+        ("/v1/rubric", {"messages": [{"role": "assistant", "content": LONG}]}),
+    ],
+)
+async def test_no_route_parses_a_long_body_on_the_event_loop(
+    guarded, monkeypatch, path: str, body: dict[str, Any]
+) -> None:
+    """Whatever asks, megabytes of JSON hold nobody else up."""
+    guard = await guarded()
+    threads, loads = [], json.loads
+
+    def noted(text: Any, *args: Any, **kwargs: Any) -> Any:
+        if len(text) > LONG_BODY_BYTES:
+            threads.append(threading.current_thread())
+        return loads(text, *args, **kwargs)
+
+    monkeypatch.setattr(json, "loads", noted)
+    raw = json.dumps(body).encode()
+    reply = await guard.client.post(path, content=raw, headers={"content-type": "application/json"})
+    assert reply.status_code == 200
+    assert threads
+    assert threading.main_thread() not in threads
+
+
 async def long_session(guard: Any, turns: int = 150) -> None:
     for number in range(turns):
         result = await guard.controller.judge_turn("s", TurnInput(text=f"question {number}"))

@@ -323,3 +323,18 @@ async def test_a_file_removed_while_it_is_open_is_noticed(tmp_path: Path):
     with pytest.raises(StoreError, match="removed or replaced"):
         await store.check_writable()
     await store.close()
+
+
+async def test_a_deleted_text_is_in_no_file_while_the_store_is_open(path: Path) -> None:
+    """Neither in the database nor in its write-ahead log, from which it could be read."""
+    store = open_store(f"sqlite:{path}")
+    secret = b"swordfish harbour at nine"
+    await add_turn(store, secret.decode())
+
+    def holds_secret() -> bool:
+        return any(secret in file.read_bytes() for file in path.parent.iterdir())
+
+    assert holds_secret()
+    assert await store.delete(KEY)
+    assert not holds_secret()
+    await store.close()

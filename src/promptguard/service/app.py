@@ -23,6 +23,7 @@ from promptguard.errors import PromptGuardError, StoreError
 from promptguard.evaluation import PromptGuard
 from promptguard.providers import Endpoint, open_endpoint
 from promptguard.service.auth import Authenticator, check_host
+from promptguard.service.child import Child, OpenJudge, lane_connections
 from promptguard.service.decisions import Decisions
 from promptguard.service.errors import api_error_of, error_response, invalid_fields
 from promptguard.service.intake import Intake
@@ -44,13 +45,15 @@ from promptguard.service.telemetry import AuditLog, Telemetry, log
 from promptguard.service.tracing import Tracing
 from promptguard.service.upstream import Upstream
 from promptguard.service.webhooks import Webhooks, WebhookSeams
+from promptguard.turns.judge import TurnJudge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What the application is assembled from.
 
-    `read_settings` is called at a reload. `clock` is the time of day, `timer` only moves forward.
+    `read_settings` is called at a reload. `open_judge` opens the judge of a child process; None:
+    everything is computed in this one. `clock` is the time of day, `timer` only moves forward.
     """
 
     settings: Settings
@@ -63,6 +66,7 @@ class Parts:
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     tracer: Tracer | None = None
     webhook_seams: WebhookSeams | None = None
+    open_judge: OpenJudge | None = None
 
 
 def open_parts(settings: Settings, read_settings: Callable[[], Settings]) -> Parts:
@@ -80,6 +84,7 @@ def open_parts(settings: Settings, read_settings: Callable[[], Settings]) -> Par
         guard=PromptGuard(settings.evaluation),
         endpoint=open_endpoint(service.upstream, endpoint, key_env=service.upstream_key_env),
         read_settings=read_settings,
+        open_judge=TurnJudge.open,
     )
 
 
@@ -91,6 +96,7 @@ class Service:
         self.live = LiveSettings(parts.settings)
         self.telemetry = Telemetry(tracing=Tracing(parts.tracer))
         self.lanes = LaneExecutor(lane_limits(service))
+        self.child = _child_of(parts)
         self.webhooks = Webhooks(
             service.webhooks, self.telemetry, env=parts.env, seams=parts.webhook_seams
         )
@@ -139,14 +145,22 @@ class Service:
             background=self.background,
             lanes=self.lanes,
             shutdown_s=service.shutdown_s,
-            starters=(self.decisions.refresh,),
+            starters=(
+                *(() if self.child is None else (self.child.start,)),
+                self.decisions.refresh,
+            ),
             jobs=(
                 retention.run,
                 self.webhooks.run,
                 self.decisions.follow,
                 *((demo,) if service.demo else ()),
             ),
-            closers=(self.upstream.close, parts.guard.close, parts.controller.close),
+            closers=(
+                self.upstream.close,
+                parts.guard.close,
+                *(() if self.child is None else (self.child.close,)),
+                parts.controller.close,
+            ),
         )
 
     def _assembled(self, parts: Parts) -> FastAPI:
@@ -163,6 +177,7 @@ class Service:
             telemetry=self.telemetry,
             config=self.live.service,
             lanes=self.lanes,
+            child=self.child,
         )
         app.add_exception_handler(RequestValidationError, _on_invalid_fields)
         app.add_exception_handler(PromptGuardError, _on_promptguard_error)
@@ -206,6 +221,13 @@ class Service:
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         async with self.lifecycle.run():
             yield
+
+
+def _child_of(parts: Parts) -> Child | None:
+    connections = lane_connections(parts.settings.service)
+    if parts.open_judge is None or not connections:
+        return None
+    return Child(parts.open_judge, parts.controller.config, connections)
 
 
 async def _on_invalid_fields(_: Request, error: Exception) -> JSONResponse:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -92,6 +93,11 @@ class ApiError(HTTPException):
         super().__init__(status, message, dict(headers or {}))
         self.code = code
         self.param = param
+
+    def __reduce__(self) -> tuple[Callable[..., ApiError], tuple[object, ...]]:
+        """Return how to make the error again in another process."""
+        again = partial(ApiError, code=self.code, param=self.param, headers=self.headers)
+        return again, (self.status_code, str(self.detail))
 
     def with_headers(self, headers: Mapping[str, str]) -> ApiError:
         """Return the same error with `headers` added; its own headers win."""

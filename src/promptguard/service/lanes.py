@@ -19,9 +19,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from promptguard.config import ServiceConfig
+from promptguard.offload import offloaded
 from promptguard.service.errors import ApiError
 
 _GLANCE_S = 0.01
@@ -223,16 +224,14 @@ class LaneExecutor(ThreadPoolExecutor):
                 raise Abandoned
 
 
-async def computed(
-    raw: bytes, work: Callable[Concatenate[bytes, P], T], *args: P.args, **kwargs: P.kwargs
-) -> T:
-    """Return `work(raw, ...)`, computed in a thread of the request's lane where `raw` is long.
+async def computed(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return `work(...)`, computed off the event loop unless the request under way is a short one.
 
-    For a short body the way to a thread and back takes longer than the work.
+    For a short one the way to a thread and back takes longer than the work.
     """
-    if len(raw) <= LONG_BODY_BYTES:
-        return work(raw, *args, **kwargs)
-    return await asyncio.to_thread(work, raw, *args, **kwargs)
+    if current_call().lane is Lane.SHORT:
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(offloaded, work, *args, **kwargs)
 
 
 def lane_limits(config: ServiceConfig) -> dict[Lane, LaneLimits]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,7 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from promptguard.cancellation import checkpoints
 from promptguard.config import ServiceConfig
+from promptguard.offload import offloading
 from promptguard.service.auth import PRINCIPAL, Authenticator, Principal
+from promptguard.service.child import Child
 from promptguard.service.errors import ApiError, error_response
 from promptguard.service.lanes import LONG_BODY_BYTES, Call, Lane, LaneExecutor, under_way
 from promptguard.service.queues import CallerSlots
@@ -47,12 +50,14 @@ class RequestMiddleware:
         telemetry: Telemetry,
         config: Callable[[], ServiceConfig],
         lanes: LaneExecutor,
+        child: Child | None,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._telemetry = telemetry
         self._config = config
         self._lanes = lanes
+        self._child = child
         self._slots = CallerSlots()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,7 +112,7 @@ class RequestMiddleware:
             departure.watch()
         deadline_s = config.heavy_timeout_s if call.lane is Lane.HEAVY else None
         try:
-            with under_way(call), checkpoints(partial(self._lanes.check, call)):
+            with under_way(call), self._computing(call):
                 async with asyncio.timeout(deadline_s):
                     await self._app(scope, body, answer)
         except TimeoutError:
@@ -118,6 +123,13 @@ class RequestMiddleware:
             raise ApiError(499, "The client left.", code="client_left") from None
         finally:
             departure.stop()
+
+    @contextmanager
+    def _computing(self, call: Call) -> Iterator[None]:
+        """Say where the computations of a request run, and when they end."""
+        elsewhere = nullcontext() if self._child is None else offloading(self._child.run)
+        with checkpoints(partial(self._lanes.check, call)), elsewhere:
+            yield
 
     def _admit(self, scope: Scope, config: ServiceConfig) -> None:
         if (error := self._local_only(scope)) is not None:

@@ -30,6 +30,7 @@ _FIXED_SERVICE = frozenset(
         "threads",
         "long_threads",
         "heavy_threads",
+        "child_process",
         "max_waiting",
         "stream_timeout_s",
         "webhooks",

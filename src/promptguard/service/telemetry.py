@@ -218,27 +218,37 @@ class AuditLog:
         without a trace. `done` is the outcome of a block that does not raise. `on_label` is
         told of labels, with session, tenant and outcome.
         """
-        self.record(actor, action, target, "begun")
+        self.record(actor, action, target, "begun", tenant=tenant)
         try:
             yield
         except Exception as error:
-            self._record_outcome(actor, action, target, type(error).__name__)
+            self._record_outcome(actor, action, target, type(error).__name__, tenant)
             raise
-        self._record_outcome(actor, action, target, done)
+        self._record_outcome(actor, action, target, done, tenant)
         if action == "label" and self._on_label is not None:
             self._on_label(target, tenant, done)
 
-    def record(self, actor: str, action: str, target: str, outcome: str) -> None:
-        """Record that `actor` did `action` to `target`."""
-        fields = {"actor": actor or "local", "action": action, "target": target, "outcome": outcome}
+    def record(
+        self, actor: str, action: str, target: str, outcome: str, *, tenant: str = "default"
+    ) -> None:
+        """Record that `actor` did `action` to `target`, which is of `tenant`."""
+        fields = {
+            "actor": actor or "local",
+            "action": action,
+            "target": target,
+            "tenant": tenant,
+            "outcome": outcome,
+        }
         AUDIT.log(logging.INFO, "audit", extra={"fields": fields})
         if self._path is not None:
             at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
             self._append(self._path, json.dumps({"time": at, **fields}) + "\n")
 
-    def _record_outcome(self, actor: str, action: str, target: str, outcome: str) -> None:
+    def _record_outcome(
+        self, actor: str, action: str, target: str, outcome: str, tenant: str
+    ) -> None:
         try:
-            self.record(actor, action, target, outcome)
+            self.record(actor, action, target, outcome, tenant=tenant)
         except ConfigError as error:
             # The action cannot be undone, and its beginning is on record.
             log(logging.ERROR, "audit outcome not recorded", error=error)

@@ -166,7 +166,7 @@ def _decimal(found: str) -> str | None:
 
 
 def _octal(found: str) -> str | None:
-    plain = _from_codes([int(number, 8) for number in re.findall(r"\d+", found)])
+    plain = _from_codes([int(number, 8) for number in re.findall(r"(?:0o)?(\d+)", found)])
     # Decimal codes may have no digit above seven either; those give few letters in octal.
     is_prose = plain is not None and sum(map(str.isalpha, plain)) >= 0.6 * len(plain)
     return plain if is_prose else None
@@ -249,6 +249,8 @@ def _titled(*stems: str) -> tuple[str, ...]:
 _RUN64 = "[A-Za-z0-9+/_-]"
 # The first two signs can only be these where the first byte is a letter or a space.
 _PIECE64 = f"[IQ-WYZa-e][CEFGHSU-Xik-ny0-3]{_RUN64}{{1,62}}+={{0,2}}"
+# Letters take three digits; blanks, digits and signs take two unless a zero leads.
+_OCTAL = r"(?:0o?)?(?:[01][0-7]{2}|[4-7][0-7])"
 ENCODINGS: tuple[Encoding, ...] = (
     Encoding(
         "binary",
@@ -259,9 +261,9 @@ ENCODINGS: tuple[Encoding, ...] = (
     ),
     Encoding(
         "octal",
-        re.compile(r"(?<![\w.\\])[01][0-7]{2}(?:[ ,;]{1,2}[01][0-7]{2}){7,}(?![\d.])"),
+        re.compile(rf"(?<![\w.\\]){_OCTAL}(?:[\s,;]{{1,2}}{_OCTAL}){{7,}}(?![\d.])"),
         _octal,
-        min_digits=24,
+        min_digits=20,
     ),
     Encoding(
         "hex",

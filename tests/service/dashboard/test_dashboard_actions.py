@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,6 +111,25 @@ async def test_a_label_is_recorded_before_and_after(tmp_path: Path) -> None:
         assert "a &lt;regular&gt;" in labels.given.content
         outcomes = [json.loads(line)["outcome"] for line in trail.read_text().splitlines()]
         assert outcomes == ["begun", "false_alarm"]
+
+
+async def test_the_audit_says_whose_session_was_labelled(tmp_path: Path) -> None:
+    """Two tenants may have sessions of one name, and a webhook tells the label's tenant."""
+    async with open_page() as site:
+        trail, told = tmp_path / "audit.jsonl", []
+        await site.controller.process_turn("s1", "hello", tenant="acme")
+        opened = context(site)
+        audit = AuditLog(str(trail), clock=time.time, on_label=lambda *event: told.append(event))
+        opened = replace(opened, audit=audit)
+        visitor = opened.access.visitor(None)
+        assert visitor is not None
+        key = SessionKey(session_id="s1", tenant="acme")
+        labels = SessionActions(context=opened, visitor=visitor, key=key)
+        await labels.build()
+        await labels.on_label(sent(["attack", ""]))
+        tenants = [json.loads(line)["tenant"] for line in trail.read_text().splitlines()]
+        assert tenants == ["acme", "acme"]
+        assert told == [("s1", "acme", "attack")]
 
 
 async def test_a_label_without_the_scope_is_refused_and_recorded(tmp_path: Path) -> None:

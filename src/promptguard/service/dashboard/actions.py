@@ -35,9 +35,9 @@ async def put_label(
     """
     audit, controller = context.audit, context.controller
     if not visitor.may(Scope.ADMIN):
-        audit.record(visitor.name, "label", key.session_id, "insufficient_scope")
+        audit.record(visitor.name, "label", key.session_id, "insufficient_scope", tenant=key.tenant)
         return False
-    with audit.action(visitor.name, "label", key.session_id, done=label.verdict):
+    with audit.action(visitor.name, "label", key.session_id, done=label.verdict, tenant=key.tenant):
         known = await controller.store.labels(key)
         has_attack = any(each.verdict != FALSE_ALARM for each in known)
         if label.turn is not None and has_attack:
@@ -142,10 +142,10 @@ class SessionActions:
     async def _do(self, name: str, work: Callable[[], Awaitable[None]], done: str) -> bool:
         audit, author, target = self.context.audit, self.visitor.name, self.key.session_id
         if not self.visitor.may(Scope.ADMIN):
-            audit.record(author, name, target, "insufficient_scope")
+            audit.record(author, name, target, "insufficient_scope", tenant=self.key.tenant)
             return False
         try:
-            with audit.action(author, name, target, done="done"):
+            with audit.action(author, name, target, done="done", tenant=self.key.tenant):
                 await work()
         except PromptGuardError as error:
             self.done.content = str(notice(str(error), "bad"))

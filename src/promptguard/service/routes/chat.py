@@ -97,7 +97,7 @@ class Gateway:
         """Answer one request in its own format, errors included."""
         principal, config = permitted(request, Scope.GUARD), self.config()
         try:
-            asked = await computed(await request.body(), wire.read_request, self.limits(config))
+            asked = await computed(wire.read_request, await request.body(), self.limits(config))
             owner = Owner(principal=principal, end_user=asked.end_user)
             known = self.answers.find(owner, asked.continues)
             admission = await self.recorder.intake.admit(

@@ -16,12 +16,13 @@ from promptguard.service.body import Limits, read_json
 from promptguard.service.completions_wire import CompletionsWire
 from promptguard.service.errors import error_body, error_responses
 from promptguard.service.intake import Incoming
+from promptguard.service.lanes import computed
 from promptguard.service.openai_wire import ChatWire
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.responses_wire import ResponsesWire
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.verdicts import verdict_headers
-from promptguard.service.wire import Wire
+from promptguard.service.wire import GuardedRequest, Wire
 
 _ANY_MODEL = "unnamed"
 PATH = "/v1/guard/check"
@@ -48,7 +49,7 @@ class CheckApi:
         """
         principal = permitted(request, Scope.GUARD)
         raw = await request.body()
-        body = read_json(raw) if raw.strip() else {}
+        body = await computed(read_json, raw) if raw.strip() else {}
         wire = _wire_of(request, path, body)
         if wire is None:
             return Response(headers={"x-promptguard-judged": "false"})
@@ -57,8 +58,7 @@ class CheckApi:
             max_messages=config.max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
-        # Which model is asked makes no difference here, so a proxy need not say.
-        asked = wire.read_request(json.dumps({"model": _ANY_MODEL, **body}).encode(), limits)
+        asked = await computed(_read, wire, body, limits)
         intake = self.recorder.intake
         admission = await intake.admit(
             Incoming(
@@ -78,6 +78,11 @@ class CheckApi:
             return Response(headers=headers)
         denied = error_body(403, self.recorder.refusal, code=config.block_code, param="messages")
         return JSONResponse(denied, 403, headers)
+
+
+def _read(wire: Wire, body: Mapping[str, object], limits: Limits) -> GuardedRequest:
+    # Which model is asked makes no difference here, so a proxy need not say.
+    return wire.read_request(json.dumps({"model": _ANY_MODEL, **body}).encode(), limits)
 
 
 def _wire_of(request: Request, path: str, body: Mapping[str, object]) -> Wire | None:

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
+from promptguard.offload import offloaded
 from promptguard.service.auth import Scope, permitted
-from promptguard.service.body import check_count, invalid, read_json
+from promptguard.service.body import Limits, check_count, invalid, read_json
 from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.lanes import computed
 from promptguard.service.routes.chat import Gateway
 from promptguard.service.routes.chat_openapi import described
 from promptguard.service.upstream import headers_back, while_connected
 from promptguard.turns.input import Content
+from promptguard.turns.judge import TurnJudge
 from promptguard.verdict import Action, ContentFinding
 
 PATH = "/embeddings"
@@ -34,9 +36,11 @@ class EmbeddingsApi:
         """
         permitted(request, Scope.GUARD)
         raw = await request.body()
-        contents, is_judged = await computed(raw, self._contents)
+        contents, is_judged = await computed(
+            _contents, raw, self.gateway.limits(self.gateway.config())
+        )
         controller = self.gateway.recorder.controller
-        findings = await asyncio.to_thread(controller.judge.contents.judge, contents, "")
+        findings = await asyncio.to_thread(offloaded, _judged, controller.judge, contents)
         headers = _headers(findings, is_judged=is_judged)
         if controller.config.mode == "enforce" and headers[_ACTION] == Action.BLOCK:
             refusal = self.gateway.recorder.refusal
@@ -51,19 +55,24 @@ class EmbeddingsApi:
         back = {**headers_back(response), **headers}
         return Response(response.content, response.status_code, back)
 
-    def _contents(self, raw: bytes) -> tuple[tuple[Content, ...], bool]:
-        """Return the texts to embed, and whether all of the input is text."""
-        given = read_json(raw).get("input")
-        if not isinstance(given, (str, list)):
-            raise invalid("input", "must be text or a list of texts")
-        items = given if isinstance(given, list) else [given]
-        check_count(items, "input", self.gateway.limits(self.gateway.config()))
-        texts = [(at, item) for at, item in enumerate(items) if isinstance(item, str)]
-        contents = tuple(Content(text=text, origin=f"input[{at}]") for at, text in texts)
-        return contents, len(texts) == len(items)
-
 
 _ACTION = "x-promptguard-action"
+
+
+def _contents(raw: bytes, limits: Limits) -> tuple[tuple[Content, ...], bool]:
+    """Return the texts to embed, and whether all of the input is text."""
+    given = read_json(raw).get("input")
+    if not isinstance(given, (str, list)):
+        raise invalid("input", "must be text or a list of texts")
+    items = given if isinstance(given, list) else [given]
+    check_count(items, "input", limits)
+    texts = [(at, item) for at, item in enumerate(items) if isinstance(item, str)]
+    contents = tuple(Content(text=text, origin=f"input[{at}]") for at, text in texts)
+    return contents, len(texts) == len(items)
+
+
+def _judged(judge: TurnJudge, contents: Sequence[Content]) -> tuple[ContentFinding, ...]:
+    return judge.contents.judge(contents, "")
 
 
 def _headers(findings: Sequence[ContentFinding], *, is_judged: bool) -> dict[str, str]:

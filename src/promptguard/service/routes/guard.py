@@ -14,14 +14,17 @@ from promptguard.config import ServiceConfig
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.metrics import metrics_as_json
+from promptguard.offload import offloaded
 from promptguard.protocols import ClientHints
 from promptguard.rubrics.contradiction import judge_contradiction
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.body import Limits, Reading
 from promptguard.service.errors import error_responses
 from promptguard.service.intake import Admission, Incoming
+from promptguard.service.lanes import computed
 from promptguard.service.openai_wire import read_messages
 from promptguard.service.replies import ReplyRecorder
+from promptguard.service.routes.long_bodies import LongBodyRoute
 from promptguard.service.sessions import Owner, plain_id
 from promptguard.service.verdicts import TurnView, turn_view, verdict_headers
 
@@ -100,7 +103,7 @@ class GuardApi:
     async def turn(self, request: Request, body: TurnRequest, response: Response) -> TurnView:
         """Judge one turn and record it; with `reply`, judge and record the answer as well."""
         principal = permitted(request, Scope.GUARD)
-        reading, reply = self._messages(body)
+        reading, reply = await computed(_messages_in, body, self._limits())
         incoming = Incoming(
             owner=Owner(principal=principal),
             messages=tuple(reading.messages),
@@ -125,7 +128,7 @@ class GuardApi:
     async def rubric(self, request: Request, body: RubricRequest) -> RubricView:
         """Say whether the assistant contradicts itself in a conversation."""
         permitted(request, Scope.GUARD)
-        judged = await asyncio.to_thread(judge_contradiction, body.messages)
+        judged = await asyncio.to_thread(offloaded, judge_contradiction, body.messages)
         return RubricView(
             contradicts_itself=judged.is_contradiction,
             verdict=judged.verdict.value,
@@ -136,24 +139,11 @@ class GuardApi:
             ],
         )
 
-    def _messages(self, body: TurnRequest) -> tuple[Reading, str | None]:
-        """Return the conversation, and the answer to its last turn if it is given."""
-        limits = Limits(
+    def _limits(self) -> Limits:
+        return Limits(
             max_messages=self.config().max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
-        reading, reply = Reading(limits=limits), body.reply
-        if body.messages is None:
-            reading.message(Role.USER, body.user_input or "", ())
-        else:
-            reading = read_messages(body.messages, limits)
-            if reply is None and reading.messages and _is_answer(reading.messages[-1]):
-                reply = reading.messages.pop().content
-        if body.system:
-            reading.system.append(body.system)
-        for at, text in enumerate(body.tool_contents):
-            reading.message(Role.TOOL, text, ("tool_contents", at))
-        return reading, reply
 
     async def _view(self, admission: Admission, reply: str | None) -> TurnView:
         history = admission.history.value
@@ -166,9 +156,25 @@ class GuardApi:
         return turn_view(result, history, reply_is_cut=is_bad)
 
 
+def _messages_in(body: TurnRequest, limits: Limits) -> tuple[Reading, str | None]:
+    """Return the conversation, and the answer to its last turn if it is given."""
+    reading, reply = Reading(limits=limits), body.reply
+    if body.messages is None:
+        reading.message(Role.USER, body.user_input or "", ())
+    else:
+        reading = read_messages(body.messages, limits)
+        if reply is None and reading.messages and _is_answer(reading.messages[-1]):
+            reply = reading.messages.pop().content
+    if body.system:
+        reading.system.append(body.system)
+    for at, text in enumerate(body.tool_contents):
+        reading.message(Role.TOOL, text, ("tool_contents", at))
+    return reading, reply
+
+
 def guard_routes(api: GuardApi) -> APIRouter:
     """Return the guard's routes."""
-    routes = APIRouter(tags=["guard"], responses=error_responses())
+    routes = APIRouter(tags=["guard"], responses=error_responses(), route_class=LongBodyRoute)
     routes.add_api_route("/v1/guard/turn", api.turn, methods=["POST"], response_model=TurnView)
     routes.add_api_route(
         "/v1/guard/evaluate",

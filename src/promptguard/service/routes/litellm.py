@@ -13,16 +13,20 @@ from pydantic import BaseModel, Field
 
 from promptguard.config import ServiceConfig
 from promptguard.conversation import ComparableMessage, Role
+from promptguard.offload import offloaded
 from promptguard.risk.policy import STRIPPED
 from promptguard.service.auth import Principal, Scope, permitted
 from promptguard.service.body import Limits, Reading, poisoned_in, with_stripped
 from promptguard.service.errors import error_responses
 from promptguard.service.intake import Admission, Incoming
+from promptguard.service.lanes import computed
 from promptguard.service.openai_wire import read_messages, shown_in
 from promptguard.service.replies import ReplyRecorder
+from promptguard.service.routes.long_bodies import LongBodyRoute
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.verdicts import block_reason
 from promptguard.turns.exchanges import with_notice
+from promptguard.turns.judge import TurnJudge
 from promptguard.turns.replies import ReplyWatch
 from promptguard.verdict import Mode
 
@@ -93,7 +97,7 @@ class LitellmApi:
         return await self._response(caller, body)
 
     async def _request(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
-        reading = self._read(body)
+        reading = await computed(_texts_in, body, self._limits())
         if not reading.messages:
             return GuardrailReply(action="NONE")
         incoming = Incoming(
@@ -124,38 +128,25 @@ class LitellmApi:
         if admission is not None:
             is_bad = await self.recorder.judge_of(admission).is_bad(shown)
         else:
-            is_bad = self._is_enforced and await asyncio.to_thread(self._is_bad_alone, shown)
+            judge = self.recorder.controller.judge
+            is_bad = self._is_enforced and await asyncio.to_thread(
+                offloaded, _is_bad_alone, judge, shown
+            )
         if is_bad:
             return GuardrailReply(action="BLOCKED", blocked_reason=self.recorder.refusal)
         # LiteLLM reads one number per choice and ignores a bare number.
         holdback = [self.config().holdback_chars] * len(texts)
         return GuardrailReply(action="NONE", stream_holdback_chars=holdback)
 
-    def _is_bad_alone(self, texts: Texts) -> bool:
-        """Judge answers whose turn is not known here, as if their conversation were SAFE."""
-        instinct = self.recorder.controller.judge.instinct
-        return any(ReplyWatch(instinct, Mode.SAFE).feed(text) for text in texts)
-
     @property
     def _is_enforced(self) -> bool:
         return self.recorder.controller.config.mode == "enforce"
 
-    def _read(self, body: GuardrailRequest) -> Reading:
-        limits = Limits(
+    def _limits(self) -> Limits:
+        return Limits(
             max_messages=self.config().max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
-        reading = Reading(limits=limits)
-        if body.structured_messages:
-            reading = read_messages(body.structured_messages, limits)
-        else:
-            for at, text in enumerate(body.texts or ()):
-                reading.message(Role.USER, text, ("texts", at))
-            for at, call in enumerate(body.tool_calls or ()):
-                reading.side_text(call, ("tool_calls", at))
-        for at, tool in enumerate(body.tools or ()):
-            reading.content(tool, ("tools", at))
-        return reading
 
     def _session_id(self, body: GuardrailRequest) -> str | None:
         headers = {
@@ -173,9 +164,23 @@ class LitellmApi:
         return session_id
 
 
+def _texts_in(body: GuardrailRequest, limits: Limits) -> Reading:
+    reading = Reading(limits=limits)
+    if body.structured_messages:
+        reading = read_messages(body.structured_messages, limits)
+    else:
+        for at, text in enumerate(body.texts or ()):
+            reading.message(Role.USER, text, ("texts", at))
+        for at, call in enumerate(body.tool_calls or ()):
+            reading.side_text(call, ("tool_calls", at))
+    for at, tool in enumerate(body.tools or ()):
+        reading.content(tool, ("tools", at))
+    return reading
+
+
 def litellm_routes(api: LitellmApi) -> APIRouter:
     """Return LiteLLM's route."""
-    routes = APIRouter(tags=["guard"], responses=error_responses())
+    routes = APIRouter(tags=["guard"], responses=error_responses(), route_class=LongBodyRoute)
     routes.add_api_route(
         "/beta/litellm_basic_guardrail_api",
         api.apply,
@@ -183,6 +188,11 @@ def litellm_routes(api: LitellmApi) -> APIRouter:
         response_model=GuardrailReply,
     )
     return routes
+
+
+def _is_bad_alone(judge: TurnJudge, texts: Texts) -> bool:
+    """Judge answers whose turn is not known here, as if their conversation were SAFE."""
+    return any(ReplyWatch(judge.instinct, Mode.SAFE).feed(text) for text in texts)
 
 
 def _blocked(admission: Admission) -> GuardrailReply:

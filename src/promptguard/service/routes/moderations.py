@@ -12,8 +12,10 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from promptguard.controller import Controller
+from promptguard.offload import offloaded
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.errors import error_responses
+from promptguard.service.routes.long_bodies import LongBodyRoute
 from promptguard.service.verdicts import category_scores, is_flagged
 from promptguard.state import SessionState
 from promptguard.turns.input import TurnInput
@@ -92,7 +94,7 @@ class ModerationsApi:
             return ModerationResult(flagged=False, categories={}, category_scores={})
         judge = self.controller.judge
         state = SessionState(session_id="once")
-        verdict, _ = judge.judge(state, TurnInput(text=text), now=self.clock())
+        verdict, _ = offloaded(judge.judge, state, TurnInput(text=text), now=self.clock())
         scores = category_scores(verdict)
         return ModerationResult(
             flagged=is_flagged(verdict, judge.weights.modes),
@@ -103,7 +105,7 @@ class ModerationsApi:
 
 def moderation_routes(api: ModerationsApi) -> APIRouter:
     """Return the moderation route."""
-    routes = APIRouter(tags=["guard"], responses=error_responses())
+    routes = APIRouter(tags=["guard"], responses=error_responses(), route_class=LongBodyRoute)
     routes.add_api_route(
         "/v1/moderations", api.moderate, methods=["POST"], response_model=Moderation
     )

@@ -213,7 +213,7 @@ class SessionsApi:
     async def delete(self, request: Request, session_id: SessionId) -> Deleted:
         """Delete a session: state, transcript and labels."""
         caller, key = await self._administered(request, "delete", session_id)
-        with self.audit.action(caller.name, "delete", key.session_id):
+        with self.audit.action(caller.name, "delete", key.session_id, tenant=key.tenant):
             deleted = await self.controller.store.delete(key)
         self.intake.forget(key)
         return Deleted(session_id=key.session_id, deleted=deleted)
@@ -239,7 +239,7 @@ class SessionsApi:
         """Unlock a session; with `forgive`, what it has shown no longer counts."""
         caller, key = await self._administered(request, "release", session_id)
         forgive = body is not None and body.forgive
-        with self.audit.action(caller.name, "release", key.session_id):
+        with self.audit.action(caller.name, "release", key.session_id, tenant=key.tenant):
             state = await self.controller.release(
                 key.session_id, tenant=key.tenant, forgive=forgive
             )
@@ -255,7 +255,7 @@ class SessionsApi:
             _, key = await self._found(caller, session_id)
         except (ApiError, PromptGuardError) as error:
             outcome = error.code if isinstance(error, ApiError) else type(error).__name__
-            self.audit.record(caller.name, action, session_id, outcome)
+            self.audit.record(caller.name, action, session_id, outcome, tenant=caller.tenant)
             raise
         return caller, key
 

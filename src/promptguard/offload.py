@@ -1,0 +1,39 @@
+"""Where long computations run: here, or where the program that serves them says.
+
+What computes for long is called through `offloaded`, with arguments that can be pickled. A program
+with processes to spare says with `offloading` what that does; without, it is a plain call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Offload = Callable[[Callable[[], Any]], Any]
+"""Takes a computation, which can be pickled, and returns its result."""
+
+_OFFLOAD: ContextVar[Offload | None] = ContextVar("promptguard_offload", default=None)
+
+
+def offloaded(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return `work(...)`. Waits for it, so call it in a thread."""
+    offload = _OFFLOAD.get()
+    if offload is None:
+        return work(*args, **kwargs)
+    result: T = offload(partial(work, *args, **kwargs))
+    return result
+
+
+@contextmanager
+def offloading(offload: Offload) -> Iterator[None]:
+    """Give the computations of the block to `offload`, also those in threads that it starts."""
+    token = _OFFLOAD.set(offload)
+    try:
+        yield
+    finally:
+        _OFFLOAD.reset(token)

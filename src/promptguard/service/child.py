@@ -1,0 +1,321 @@
+"""A process of its own for long and heavy computations, so that they hold no short turn up.
+
+Threads of one process share its interpreter; another process, of lower priority, takes only what
+is left of the cores. Each thread of the lanes for long and heavy requests has a connection to the
+child, and in the child a thread that serves it. Whoever asks may leave: the computation ends at
+its next checkpoint. A child that dies is replaced and asked once more, and it ends with its parent.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from typing import Any
+
+from promptguard.cancellation import checkpoints
+from promptguard.config import ControllerConfig, ServiceConfig
+from promptguard.errors import EvaluationError
+from promptguard.service.lanes import Abandoned, Call, Lane, current_call
+from promptguard.service.settings import try_out
+from promptguard.service.telemetry import log
+from promptguard.turns.judge import TurnJudge
+from promptguard.workers import end_with_parent, without_interrupts
+
+OpenJudge = Callable[[ControllerConfig], TurnJudge]
+# How much lower than the parent's the priority of the child is.
+NICENESS = 10
+# How often somebody who waits for the child looks whether its own caller still waits.
+GLANCE_S = 0.05
+# How long an abandoned computation may take to its next checkpoint before the child is killed.
+GRACE_S = 5.0
+# How long a heavy computation lets long turns go first at each checkpoint.
+PATIENCE_S = 0.5
+_PAUSE_S = 0.01
+_CANCEL = b""
+_TRIES = 2
+
+
+class ChildDied(Exception):
+    """The child ended before it answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What became of a computation: a value, or the error it raised."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+class Child:
+    """The child process as its parent sees it; opened with the first computation or `start`.
+
+    `open_judge` is called once in the child and must be picklable.
+    """
+
+    def __init__(
+        self, open_judge: OpenJudge, config: ControllerConfig, connections: Mapping[Lane, int]
+    ) -> None:
+        self._open_judge = open_judge
+        self._config = config
+        self._connections = dict(connections)
+        self._lock = threading.Lock()
+        self._running: _Running | None = None
+        self._is_closed = False
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        """Return the result of `work`, computed in the child unless the request is a short one.
+
+        Raises what `work` raises, Abandoned where the request is over, and EvaluationError where
+        the child died of it.
+        """
+        call = current_call()
+        if call.lane not in self._connections:
+            return work()
+        asked = _pickled(work)
+        for _ in range(_TRIES):
+            running = self._started()
+            with suppress(ChildDied):
+                return running.ask(asked, call)
+            self._replace(running)
+        raise EvaluationError("The process that judges long texts died of this one.")
+
+    async def start(self) -> None:
+        """Start the child, so that the first long request does not wait for it."""
+        self._started()
+
+    async def close(self) -> None:
+        """End the child; what it still computes is lost."""
+        with self._lock:
+            self._is_closed = True
+            running, self._running = self._running, None
+        if running is not None:
+            running.end()
+
+    def _started(self) -> _Running:
+        with self._lock:
+            if self._is_closed:
+                raise Abandoned
+            if self._running is None:
+                self._running = _Running(self._open_judge, self._config, self._connections)
+            return self._running
+
+    def _replace(self, dead: _Running) -> None:
+        """Forget a dead child; of several who notice, one does."""
+        with self._lock:
+            if self._running is not dead or self._is_closed:
+                return
+            self._running = None
+        log(logging.WARNING, "child died", exit_code=dead.end())
+
+
+class _Running:
+    """One process with its connections."""
+
+    def __init__(
+        self, open_judge: OpenJudge, config: ControllerConfig, connections: Mapping[Lane, int]
+    ) -> None:
+        # A forked child would inherit the locks of the parent's threads.
+        context = multiprocessing.get_context("spawn")
+        lifeline, self._lifeline = context.Pipe(duplex=False)
+        pairs = [(lane, *context.Pipe()) for lane in connections for _ in range(connections[lane])]
+        self._free: dict[Lane, SimpleQueue[Connection]] = {
+            lane: SimpleQueue() for lane in connections
+        }
+        for lane, ours, _ in pairs:
+            self._free[lane].put(ours)
+        theirs = [(lane, theirs) for lane, _, theirs in pairs]
+        self._process: BaseProcess = context.Process(
+            target=_serve_all, args=(open_judge, config, theirs, lifeline), daemon=True
+        )
+        with without_interrupts():
+            self._process.start()
+        # Held by the child alone from now on, so that its end closes them.
+        for each in (lifeline, *(connection for _, connection in theirs)):
+            each.close()
+
+    def ask(self, asked: bytes, call: Call) -> Any:
+        with self._connection(call.lane) as connection:
+            try:
+                connection.send_bytes(asked)
+                while not connection.poll(GLANCE_S):
+                    if call.is_over:
+                        self._abandon(connection)
+                outcome = pickle.loads(connection.recv_bytes())  # noqa: S301 our own child wrote it
+            except (OSError, EOFError):
+                raise ChildDied from None
+        assert isinstance(outcome, _Outcome)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+    def end(self) -> int | None:
+        """Kill the process; returns its exit code."""
+        with suppress(OSError):
+            self._lifeline.close()
+        self._process.kill()
+        self._process.join()
+        return self._process.exitcode
+
+    def _abandon(self, connection: Connection) -> None:
+        """Tell the child to stop, and wait until it has; raises Abandoned."""
+        connection.send_bytes(_CANCEL)
+        if connection.poll(GRACE_S):
+            connection.recv_bytes()
+        else:
+            self._process.kill()
+        raise Abandoned
+
+    @contextmanager
+    def _connection(self, lane: Lane) -> Iterator[Connection]:
+        connection = self._free[lane].get()
+        try:
+            yield connection
+        finally:
+            self._free[lane].put(connection)
+
+
+def _pickled(work: Callable[[], Any]) -> bytes:
+    """Return `work` for the child; a judge goes as its settings, for the child has its own."""
+    written = io.BytesIO()
+    pickler = pickle.Pickler(written, pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = copyreg.dispatch_table | {TurnJudge: _reduced}
+    pickler.dump(work)
+    return written.getvalue()
+
+
+def _reduced(judge: TurnJudge) -> tuple[Callable[[ControllerConfig], TurnJudge], tuple[Any, ...]]:
+    return _judge_of, (judge.config,)
+
+
+class _Judges:
+    """The child's judge: opened once, and again after a reload of the parent."""
+
+    def __init__(self, open_judge: OpenJudge, config: ControllerConfig) -> None:
+        self._open = open_judge
+        self._judge = open_judge(config)
+        try_out(self._judge)
+        self._lock = threading.Lock()
+
+    def find(self, config: ControllerConfig) -> TurnJudge:
+        with self._lock:
+            if self._judge.config != config:
+                self._judge = self._open(config)
+            return self._judge
+
+
+_judges: _Judges | None = None
+
+
+def _judge_of(config: ControllerConfig) -> TurnJudge:
+    assert _judges is not None, "judges are unpickled in a child only"
+    return _judges.find(config)
+
+
+def _serve_all(
+    open_judge: OpenJudge,
+    config: ControllerConfig,
+    connections: list[tuple[Lane, Connection]],
+    lifeline: Connection,
+) -> None:
+    """Serve every connection until the parent ends."""
+    global _judges
+    # The parent decides what interrupts and reloads mean.
+    for ignored in (signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT)):
+        signal.signal(ignored, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    threading.Thread(target=end_with_parent, args=(lifeline,), daemon=True).start()
+    _judges = _Judges(open_judge, config)
+    long_turns = _LongTurns()
+    threads = [
+        threading.Thread(target=_serve, args=(connection, lane, long_turns))
+        for lane, connection in connections
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class _LongTurns:
+    """How many long turns are under way in the child."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        with self._lock:
+            self.count += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.count -= 1
+
+
+def _serve(connection: Connection, lane: Lane, long_turns: _LongTurns) -> None:
+    pause = threading.Event()
+
+    def check() -> None:
+        left_s = PATIENCE_S if lane is Lane.HEAVY else 0.0
+        while True:
+            if connection.poll():
+                raise Abandoned
+            if left_s <= 0 or not long_turns.count:
+                return
+            pause.wait(_PAUSE_S)
+            left_s -= _PAUSE_S
+
+    with suppress(EOFError, OSError):
+        while True:
+            asked = connection.recv_bytes()
+            if asked == _CANCEL:
+                continue
+            if lane is Lane.LONG:
+                with long_turns.one_more(), checkpoints(check):
+                    outcome = _outcome(asked)
+            else:
+                with checkpoints(check):
+                    outcome = _outcome(asked)
+            connection.send_bytes(_written(outcome))
+
+
+def _outcome(asked: bytes) -> _Outcome:
+    try:
+        return _Outcome(value=pickle.loads(asked)())  # noqa: S301 our own parent wrote it
+    except Exception as error:
+        return _Outcome(error=error)
+
+
+def _written(outcome: _Outcome) -> bytes:
+    try:
+        written = pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
+        if outcome.error is not None:
+            pickle.loads(written)  # noqa: S301 some errors can be written and not read
+    except Exception:
+        name = type(outcome.error or outcome.value).__name__
+        error = EvaluationError(f"A computation ended in {name}, which cannot be passed on.")
+        return pickle.dumps(_Outcome(error=error))
+    return written
+
+
+def lane_connections(config: ServiceConfig) -> dict[Lane, int]:
+    """Return how many computations of each lane the child does at once; none where it is off."""
+    if not config.child_process:
+        return {}
+    return {Lane.LONG: config.long_threads, Lane.HEAVY: config.heavy_threads}
