@@ -59,12 +59,14 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_without_the_model_the_rules_block_by_themselves() -> None:
     """From the score at which the rules block, their evidence alone reaches the blocking range."""
     weights = shipped_weights()
-    prior = weights.priors_for(0.01).first
-    alone = weights.for_rules_alone(prior, 0.7)
+    priors = weights.priors_for(0.01)
+    alone = weights.for_rules_alone(priors, 0.7)
     start = weights.modes.CRITICAL
-    assert risk_of(prior + alone.signals["fil"].nats(0.7)) >= start
-    assert risk_of(prior + alone.signals["fil"].nats(0.6)) < start
-    assert alone.for_rules_alone(prior, 0.7) == alone
+    lowest = min(priors.first, priors.later)
+    assert risk_of(lowest + alone.signals["fil"].nats(0.7)) >= start
+    assert risk_of(lowest + alone.signals["fil"].nats(0.6)) < start
+    assert risk_of(priors.document + alone.documents["rules"].nats(0.7)) >= start
+    assert alone.for_rules_alone(priors, 0.7) == alone
 
 
 @pytest.mark.parametrize("link", ["linear", "logit"])

@@ -191,19 +191,29 @@ class Weights(_Part):
                 return low + (high - low) * (wanted - left) / (right - left)
         return points[-1][1]
 
-    def for_rules_alone(self, prior: float, block_at: float) -> Weights:
+    def for_rules_alone(self, priors: Priors, block_at: float) -> Weights:
         """Return the weights of an engine without the model, where the rules decide.
 
         A rule score of `block_at`, from which the rules block by themselves, then reaches the
-        blocking mode.
+        blocking mode, in a turn at any place and in a document.
         """
+        lowest = min(priors.first, priors.later)
+        fil = self._decisive(self.weight_of("fil"), lowest, block_at)
+        rules = self._decisive(self.documents["rules"], priors.document, block_at)
+        return self.model_copy(
+            update={
+                "signals": self.signals | {"fil": fil},
+                "documents": self.documents | {"rules": rules},
+            }
+        )
+
+    def _decisive(self, weight: SignalWeight, prior: float, block_at: float) -> SignalWeight:
+        """Return the weight raised so far that a score of `block_at` alone reaches the block."""
         needed = self.modes.odds_of(Mode.CRITICAL) - prior + _HAIR
-        old = self.weight_of("fil")
-        if old.link != "linear" or old.nats(block_at) >= needed:
-            return self
+        if weight.link != "linear" or weight.nats(block_at) >= needed:
+            return weight
         scale = needed / block_at
-        fil = SignalWeight(link="linear", scale=scale, limit=max(old.limit, scale))  # at any turn
-        return self.model_copy(update={"signals": self.signals | {"fil": fil}})
+        return SignalWeight(link="linear", scale=scale, limit=max(weight.limit, scale))
 
 
 @cache

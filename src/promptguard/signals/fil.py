@@ -34,9 +34,10 @@ def fil(ctx: TurnContext) -> SignalScore:
 
 
 def _reason(reading: FilReading) -> str:
+    violates = f"violates {', '.join(reading.violated)}" if reading.violated else ""
     found = (
         "hard violation" if reading.is_hard else "",
-        f"violates {', '.join(reading.violated)}" if reading.violated else "",
+        "" if violates in reading.reason else violates,
         f"escalation: {', '.join(reading.escalation)}" if reading.escalation else "",
         reading.reason or ", ".join(reading.features),
     )

@@ -79,8 +79,7 @@ class TurnJudge:
             used = encoder or shared_readers()
         else:  # silence of the readers is no evidence of innocence
             signals = tuple((name, s) for name, s in signals if name not in MODEL_SIGNALS)
-            lowest = min(priors.first, priors.later)
-            weights = weights.for_rules_alone(lowest, instinct.parameters.base.block_at)
+            weights = weights.for_rules_alone(priors, instinct.parameters.base.block_at)
         for name, _ in signals:
             weights.weight_of(name)
         return cls(
