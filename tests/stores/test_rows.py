@@ -20,10 +20,10 @@ from promptguard.stores.rows import (
     label_of,
     language_of,
     rows_of,
-    spans_in,
     turn_of,
     turn_values,
     turns_of,
+    verdict_in,
 )
 from promptguard.verdict import Action, ContentFinding, Evidence, Mode, Span, Verdict
 
@@ -112,9 +112,11 @@ def test_a_poisoned_content_is_the_reason_where_no_signal_speaks() -> None:
 def test_a_verdict_of_another_version_is_no_turn() -> None:
     """One odd row does not break a page."""
     assert turns_of(KEY, [entry(verdict='{"form": "unknown"}')]) == ()
-    assert spans_in('{"form": "unknown"}') == spans_in(None) == ()
+    assert verdict_in('{"form": "unknown"}') is verdict_in(None) is None
     span = Span(start=1, end=3, label="hazard.x")
-    assert spans_in(judged(spans=(span,))) == (span,)
+    found = verdict_in(judged(spans=(span,)))
+    assert found is not None
+    assert found.spans == (span,)
 
 
 def test_a_turn_is_read_back_as_it_was_written() -> None:
