@@ -76,7 +76,7 @@ class StubUpstream:
             "id": "chatcmpl-stub",
             "object": "chat.completion",
             "created": 1,
-            "model": body["model"],
+            "model": body.get("model", "stub-model"),
             "choices": [{"index": 0, "message": message, "finish_reason": reason}],
             "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8},
             "system_fingerprint": "fp_stub",
@@ -142,7 +142,7 @@ class StubUpstream:
             "id": "cmpl-stub",
             "object": "text_completion",
             "created": 1,
-            "model": body["model"],
+            "model": body.get("model", "stub-model"),
             "choices": [choice],
         }
         if not body.get("stream"):
@@ -154,7 +154,7 @@ class StubUpstream:
         body, _ = await self._asked(request)
         vector = {"object": "embedding", "index": 0, "embedding": [0.5, 0.5]}
         usage = {"prompt_tokens": 1, "total_tokens": 1}
-        answer = {"object": "list", "model": body["model"], "data": [vector], "usage": usage}
+        answer = {"object": "list", "model": body.get("model", "stub-model"), "data": [vector], "usage": usage}
         return JSONResponse(answer)
 
     async def _models(self, request: Request) -> Response:
