@@ -154,7 +154,12 @@ class StubUpstream:
         body, _ = await self._asked(request)
         vector = {"object": "embedding", "index": 0, "embedding": [0.5, 0.5]}
         usage = {"prompt_tokens": 1, "total_tokens": 1}
-        answer = {"object": "list", "model": body.get("model", "stub-model"), "data": [vector], "usage": usage}
+        answer = {
+            "object": "list",
+            "model": body.get("model", "stub-model"),
+            "data": [vector],
+            "usage": usage,
+        }
         return JSONResponse(answer)
 
     async def _models(self, request: Request) -> Response:
