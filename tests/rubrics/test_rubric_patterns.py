@@ -71,8 +71,8 @@ def _english(old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("version = 2", "version = ", "not valid TOML"),
-        ("version = 2", "", "version"),
+        ("version = 3", "version = ", "not valid TOML"),
+        ("version = 3", "", "version"),
         ('name = "asks"', 'name = "begs"', "'asks'"),
         ('kind = "hesitation"', 'kind = "doubt"', "hesitation"),
         ('id = "en-yes"\nkind = "lead"\nname = "yes"', 'id = "en-yes"\nkind = "lead"', "no side"),
