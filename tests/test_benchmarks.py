@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.attribution import LIMIT, TYPES, asked_in, drawn, shares
 from benchmarks.same_verdicts import compare
 from benchmarks.walk import Recorder, Walk, gateway_turn
 from promptguard.config import ControllerConfig
@@ -19,6 +20,7 @@ from promptguard.testing import FakeEncoder
 from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.walk import walk
+from promptguard.validation.dataset import Case
 from promptguard.workers import map_ordered
 
 
@@ -94,3 +96,37 @@ def test_one_turn_through_the_gateway_stays_short_to_follow(recorder: Recorder) 
     walked = gateway_turn(recorder)
     assert len(walked.files) <= 74
     assert walked.hops <= 210
+
+
+def test_attribution_tells_what_one_type_finds_alone() -> None:
+    """Each record counts once: found by both types, by one of them, or by neither."""
+    first, second = TYPES
+    found = [("a", TYPES), ("a", (first,)), ("a", ()), ("b", (second,))]
+    rows = [(r.kind, r.n, r.both, r.only_first, r.only_second, r.neither) for r in shares(found)]
+    assert rows == [("a", 3, 1, 1, 0, 1), ("b", 1, 0, 0, 1, 0)]
+
+
+def test_attribution_draws_evenly_and_always_the_same() -> None:
+    """No kind takes another's place, and the whole stays within the limit."""
+    cases = [
+        Case(
+            index=at,
+            id=at,
+            is_attack=at % 2 == 0,
+            label="attack" if at % 2 == 0 else "benign",
+            messages=(Message(role=Role.USER, content=str(at)),),
+        )
+        for at in range(2 * LIMIT)
+    ]
+    chosen = drawn(cases, LIMIT, seed=0)
+    assert len(chosen) == LIMIT
+    assert sum(case.is_attack for case in chosen) == LIMIT // 2
+    assert chosen == drawn(cases, LIMIT, seed=0)
+
+
+def test_attribution_judges_the_last_user_message_in_its_context() -> None:
+    """What stands before it is its history, and the system prompt a layer of its own."""
+    roles = (Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER, Role.ASSISTANT)
+    asked = asked_in([Message(role=role, content=str(at)) for at, role in enumerate(roles)])
+    assert (asked.system, asked.user) == ("0", "3")
+    assert [message.content for message in asked.history] == ["1", "2"]

@@ -77,3 +77,22 @@ def direct_dependencies(file: Path) -> set[str]:
     extras = project["optional-dependencies"].values()
     lines = [*project["dependencies"], *(line for extra in extras for line in extra)]
     return {re.match(r"[\w-]+", line)[0] for line in lines}
+
+
+def test_every_test_that_the_seed_documents_name_exists() -> None:
+    """A row of the table points at a test that can be run."""
+    page = (DOCS / "design" / "seed-documents.md").read_text("utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+    assert len(named) > 20
+    for path, name in named:
+        assert re.search(rf"def {name}\(", (ROOT / path).read_text("utf-8")), name
+
+
+def test_every_row_of_the_seed_documents_has_a_state() -> None:
+    """It holds, or it is a limit with its reason."""
+    page = (DOCS / "design" / "seed-documents.md").read_text("utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 25
+    for row in rows:
+        assert len(row) == 3
+        assert row[2].startswith(("holds", "limit: ")), row[0]

@@ -97,6 +97,19 @@ async def test_who_speaks_is_found_by_the_structural_view() -> None:
     assert (await judged(text)).value.falsehood < DECISION
 
 
+@pytest.mark.parametrize(
+    ("text", "finder", "other"),
+    [
+        ("a secret password to pretend", "relational_structure", "ayni_relational"),
+        ("a secret to pretend with a jailbreak", "ayni_relational", "relational_structure"),
+    ],
+)
+async def test_of_two_kinds_only_the_stronger_is_found(text: str, finder: str, other: str) -> None:
+    """What the readers take for both is left to one view, so that two views see two things."""
+    assert (await judged(text, finder)).value.falsehood >= DECISION
+    assert (await judged(text, other)).value.falsehood < DECISION
+
+
 async def test_model_and_features_add_up() -> None:
     """Extraction that both see is worse than what either sees."""
     by_model = (await judged("the secret password", "relational_structure")).value

@@ -18,7 +18,12 @@ WORDINGS = [
 GROUPS = [
     pytest.param(group, id=group.entry.id)
     for language in LANGUAGES
-    for group in (language.hesitation, *language.questions.values(), *language.denials.values())
+    for group in (
+        language.hesitation,
+        *language.questions.values(),
+        *language.denials.values(),
+        *language.pressure.values(),
+    )
 ]
 
 
@@ -71,12 +76,13 @@ def _english(old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("version = 2", "version = ", "not valid TOML"),
-        ("version = 2", "", "version"),
+        ("version = 3", "version = ", "not valid TOML"),
+        ("version = 3", "", "version"),
         ('name = "asks"', 'name = "begs"', "'asks'"),
         ('kind = "hesitation"', 'kind = "doubt"', "hesitation"),
         ('id = "en-yes"\nkind = "lead"\nname = "yes"', 'id = "en-yes"\nkind = "lead"', "no side"),
         ("{stop}", "{halt}", "halt"),
+        ('name = "grants"', 'name = "gives"', "needs all of presses, rejects, grants"),
     ],
 )
 def test_a_broken_file_is_named(old, new, message) -> None:

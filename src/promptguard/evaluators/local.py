@@ -127,11 +127,24 @@ class LocalJudge:
         return _valued(reading, falsehood), _sentence(grounds, reading)
 
     def _semantic(self, reading: LayerReading) -> float:
-        return max(self._falsehood(reading, kind) for kind in ("manipulative", "harmful"))
+        harmful = self._falsehood(reading, "harmful")
+        if self._is_extraction(reading):
+            return harmful
+        return max(harmful, self._falsehood(reading, "manipulative"))
 
     def _structural(self, reading: LayerReading) -> float:
         by_features = structure().falsehood(reading.findings)
+        if not (reading.findings.stated or self._is_extraction(reading)):
+            return by_features
         return either(self._falsehood(reading, "extractive"), by_features)
+
+    def _is_extraction(self, reading: LayerReading) -> bool:
+        """Say which of two kinds it is: the readers give most attacks a little of both.
+
+        Counting both would make the two views one.
+        """
+        extractive = self._falsehood(reading, "extractive")
+        return extractive > self._falsehood(reading, "manipulative")
 
     def _trust_trajectory(self, reading: LayerReading, task: LayerTask) -> _Finding:
         if Feature.EARLIER_AGREEMENT not in reading.findings.stated:

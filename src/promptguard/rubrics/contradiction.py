@@ -11,6 +11,7 @@ from enum import StrEnum
 from promptguard.cancellation import checkpoint
 from promptguard.conversation import messages_from
 from promptguard.rubrics.comparison import SameQuestion, are_comparable
+from promptguard.rubrics.concession import concessions
 from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.position import Position, Span
 from promptguard.rubrics.turns import Turn, turns_of
@@ -77,7 +78,10 @@ def judge_contradiction(
     if len(turns) < 2:
         return _unclear("There are fewer than two assistant turns.", turns)
     pairs = tuple(_pairs(turns, patterns.compared_turns, same_question))
-    return _judged(pairs, turns) if pairs else _unclear(_why_unclear(turns), turns)
+    conceded = tuple(concessions(turns, patterns))
+    if not (pairs or conceded):
+        return _unclear(_why_unclear(turns), turns)
+    return _judged(pairs, conceded, turns)
 
 
 def _pairs(
@@ -94,7 +98,11 @@ def _pairs(
             before.append(second)
 
 
-def _judged(pairs: Sequence[tuple[Turn, Turn]], turns: Sequence[Turn]) -> ContradictionVerdict:
+def _judged(
+    pairs: Sequence[tuple[Turn, Turn]],
+    conceded: Sequence[tuple[Turn, Turn]],
+    turns: Sequence[Turn],
+) -> ContradictionVerdict:
     admitted = [turn for turn in turns if turn.acknowledgement is not None]
     last = {
         (turn.question, turn.stance.is_affirmed): turn.index for turn in turns if turn.is_on_claim
@@ -104,6 +112,7 @@ def _judged(pairs: Sequence[tuple[Turn, Turn]], turns: Sequence[Turn]) -> Contra
         for a, b in pairs
         if a.stance.contradicts(b.stance) and not (a.is_on_claim and _is_wavering(a, b, last))
     ]
+    reversals += conceded
     for first, second in reversals:
         if _acknowledgement(first, second, admitted) is None:
             reason = (

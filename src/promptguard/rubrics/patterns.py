@@ -19,6 +19,7 @@ from promptguard.rubrics.folding import fold
 _SECTION = "rubric"
 _OTHER_LANGUAGES = "any"
 _NEEDED_QUESTIONS = ("asks", "stop", "clause", "information", "negated")
+_PRESSURE = ("presses", "rejects", "grants")
 
 
 class Side(StrEnum):
@@ -97,13 +98,15 @@ class Group:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageRules:
     """Everything known of one language. `questions` are groups by name; `scales` finds words
-    that stand for a concept, with their sign: 1, -1 for the opposite, 0 for a plain synonym."""
+    that stand for a concept, with their sign: 1, -1 for the opposite, 0 for a plain synonym.
+    `pressure` has the three groups by which a claim is pressed, rejected and granted, or none."""
 
     code: str
     wordings: tuple[Wording, ...]
     hesitation: Group
     acknowledgement: Group
     denials: Mapping[str, Group]
+    pressure: Mapping[str, Group]
     questions: Mapping[str, Group]
     scales: WordList[tuple[str, int]]
     ignored: frozenset[str]
@@ -135,6 +138,7 @@ class RubricPatterns:
     window_chars: int
     min_cosine: float
     compared_turns: int
+    min_rejections: int
     languages: Mapping[str, LanguageRules]
     foreign_words: frozenset[str]
 
@@ -156,6 +160,7 @@ def patterns_from(found: Iterable[Pack]) -> RubricPatterns:
         window_chars=int(numbers["window_chars"]),
         min_cosine=float(numbers["min_cosine"]),
         compared_turns=int(numbers["compared_turns"]),
+        min_rejections=int(numbers["min_rejections"]),
         languages={pack.language: _language(pack) for pack in covered},
         foreign_words=frozenset(map(fold, foreign)),
     )
@@ -179,6 +184,7 @@ def _language(pack: Pack) -> LanguageRules:
         hesitation=_one(pack, "hesitation"),
         acknowledgement=_one(pack, "acknowledgement"),
         denials={entry.name: _group(entry) for entry in pack.of_kind("denial")},
+        pressure=_pressure(pack),
         questions=questions,
         scales=WordList(_scales(pack), _folded_term),
         ignored=_words(pack, "ignored"),
@@ -205,6 +211,13 @@ def _wording(entry: Entry) -> Wording:
 
 def _group(entry: Entry) -> Group:
     return Group(entry=entry, pattern=any_of([entry]), unless=_unless(entry))
+
+
+def _pressure(pack: Pack) -> Mapping[str, Group]:
+    found = {entry.name: _group(entry) for entry in pack.of_kind("pressure")}
+    if found and found.keys() != set(_PRESSURE):
+        raise DataError(f"{pack.language}/rubric.toml needs all of {', '.join(_PRESSURE)}.")
+    return found
 
 
 def _unless(entry: Entry) -> Any:
