@@ -45,8 +45,10 @@ STRENGTH = 1e-4
 PER_SOURCE = 400
 # A talk of several turns may be blocked at any of them: the share is held for the whole talk.
 TURNS_OF_A_TALK = 4
-# A document taken for poisoned is replaced by a note and the turn goes on: a milder mistake.
-DOCUMENT_SHARE = 2
+# A document taken for poisoned is replaced by a note and the turn goes on: a milder mistake. The
+# share is held for ordinary documents; innocent twins of poisoned ones, made to look like them, are
+# allowed five times as much, as in `fit_talks.py`.
+DOCUMENT_SHARE, TWIN_SHARE = 2, 5
 FITTED = ("semantic", "context", "concepts", "keywords", "fil")
 LOGIT = frozenset({"semantic", "context", "concepts"})
 SET = {
@@ -71,6 +73,7 @@ class Examples:
     sources: np.ndarray
     weights: np.ndarray
     is_first: np.ndarray
+    is_twin: np.ndarray
 
 
 def even(sources: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -158,12 +161,12 @@ def turns_of(options: Any, calibration: dict[str, Any], *, both: bool) -> Exampl
             firsts.append(len(users) == 1)
     y, s = np.array(labels), np.array(sources)
     clipped = np.clip(np.array(values), -13.8, 13.8)
-    return Examples(clipped, y, s, even(s, y), np.array(firsts))
+    return Examples(clipped, y, s, even(s, y), np.array(firsts), np.zeros(len(y), bool))
 
 
 def documents_of(options: Any, calibration: dict[str, Any]) -> Examples:
     """Return the untrusted contents of both sets."""
-    values, labels, sources = [], [], []
+    values, labels, sources, twins = [], [], [], []
     for name in ("held", "dev"):
         rows, scores = load(options, name)
         blend = calibration["document"].both  # near the line the thorough reader is always asked
@@ -173,8 +176,10 @@ def documents_of(options: Any, calibration: dict[str, Any]) -> Examples:
             values.append([quick + deep + blend.shift])
             labels.append(rows[index]["attack"])
             sources.append(rows[index]["source"])
+            twins.append(bool(rows[index]["pair"]))
     y, s = np.array(labels), np.array(sources)
-    return Examples(np.array(values), y, s, even(s, y), np.ones(len(y), bool))
+    first = np.ones(len(y), bool)
+    return Examples(np.array(values), y, s, even(s, y), first, np.array(twins))
 
 
 def fitted(data: Examples) -> np.ndarray:
@@ -204,6 +209,15 @@ def prior_for(nats: np.ndarray, sources: np.ndarray, share: float) -> float:
     return BLOCK - float(nats[order][np.searchsorted(reached, share)]) - 1e-6
 
 
+def document_prior(papers: Examples, written: np.ndarray, share: float) -> float:
+    """Return the stricter of the priors for ordinary documents and for innocent twins."""
+    found = []
+    for is_twin, part in ((False, share), (True, min(0.5, TWIN_SHARE * share))):
+        picked = (papers.labels == 0) & (papers.is_twin == is_twin)
+        found.append(prior_for(written[picked], papers.sources[picked], part))
+    return min(found)
+
+
 def main() -> None:
     """Fit, set the budgets, write the weights file."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -220,7 +234,7 @@ def main() -> None:
     nats = deep.values @ scales
     papers = documents_of(options, calibration)
     order = max(float(fitted(papers)[0]), 0.3)
-    innocent, paper = deep.labels == 0, papers.labels == 0
+    innocent = deep.labels == 0
     first, later = innocent & deep.is_first, innocent & ~deep.is_first
     written = papers.values[:, 0] * order
     budgets = [
@@ -228,9 +242,7 @@ def main() -> None:
             "share": share,
             "first": round(prior_for(nats[first], deep.sources[first], share), 4),
             "later": round(prior_for(nats[later], deep.sources[later], share / TURNS_OF_A_TALK), 4),
-            "document": round(
-                prior_for(written[paper], papers.sources[paper], DOCUMENT_SHARE * share), 4
-            ),
+            "document": round(document_prior(papers, written, DOCUMENT_SHARE * share), 4),
         }
         for share in SHARES
     ]
