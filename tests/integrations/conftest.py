@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -23,8 +24,11 @@ os.environ.update(
     LITELLM_LOCAL_MODEL_COST_MAP="True",
     CREWAI_DISABLE_TELEMETRY="true",
     CREWAI_TRACING_ENABLED="false",
-    OTEL_SDK_DISABLED="true",
 )
+if (
+    importlib.util.find_spec("crewai") is not None
+):  # it has no other switch; our own tests need the SDK
+    os.environ["OTEL_SDK_DISABLED"] = "true"
 sys.path.append(str(Path(__file__).parents[1] / "service"))
 
 
