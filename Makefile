@@ -88,6 +88,8 @@ integrations: $(FRAMEWORKS:%=tested-%)
 	if command -v node > /dev/null; then node --test packages/vercel-ai/test/; \
 	  else echo "Skipped: packages/vercel-ai, because node is not installed."; fi
 
+.PRECIOUS: $(VENV)-%/.ready
+
 tested-%: $(VENV)-%/.ready
 	PYTHONPATH=src $(VENV)-$*/bin/python -m pytest -rs --confcutdir=tests/integrations $(TESTS_$*)
 
