@@ -15,7 +15,6 @@ from promptguard.protocols import SessionKey
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import open_store
 
-
 PASSES = 4
 
 
