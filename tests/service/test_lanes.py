@@ -126,6 +126,8 @@ async def test_work_that_waits_is_taken_back_when_its_caller_is_cancelled(
         waiting = asyncio.ensure_future(loop.run_in_executor(executor, ran.append, 1))
         await asyncio.sleep(0)
     waiting.cancel()
+    await asyncio.wait([waiting])
+    await asyncio.sleep(0)  # the loop passes the cancellation on to the executor
     gate.open()
     await first
     executor.shutdown()
