@@ -400,6 +400,7 @@ def test_without_the_readers_every_content_is_read_by_rules() -> None:
     with Guard(ControllerConfig(use_model=False)) as guard:
         verdict = guard.judge([*asked, *pages, {"role": "tool", "content": poisoned}]).verdict
     assert [finding.risk > 0.5 for finding in verdict.content] == [False] * 11 + [True]
+    assert verdict.content[-1].action is Action.STRIP
 
 
 async def test_an_answer_so_far_is_judged_and_not_recorded() -> None:

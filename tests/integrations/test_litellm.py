@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from chat_messages import called, user
 
 pytest.importorskip("litellm", reason="pinned in requirements/integrations-litellm.txt")
 
@@ -36,18 +37,6 @@ async def sent(guardrail: GuardGuardrail, body: Any) -> Any:
     """Return the request as the proxy sends it on."""
     handler = OpenAIChatCompletionsHandler()
     return await handler.process_input_messages(data=body, guardrail_to_apply=guardrail)
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def called(result: str) -> list[dict[str, Any]]:
-    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    return [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": result},
-    ]
 
 
 async def test_a_harmless_request_passes_as_it_is(guardrail: GuardGuardrail) -> None:

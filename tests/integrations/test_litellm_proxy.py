@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from chat_messages import called, user
 
 pytest.importorskip("litellm.proxy", reason="pinned in requirements/integrations-litellm.txt")
 
@@ -118,18 +119,6 @@ def guarded(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         else:
             rail |= {"guardrail": "promptguard.integrations.litellm.GuardGuardrail"}
         yield stack.enter_context(proxy(folder, upstream, base, rail))
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def called(result: str) -> list[dict[str, Any]]:
-    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    return [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": result},
-    ]
 
 
 def test_a_harmless_task_passes(guarded: Proxy) -> None:

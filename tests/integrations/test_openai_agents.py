@@ -48,7 +48,7 @@ class ScriptedModel(Model):
         return ModelResponse(output=[self.answers.pop(0)], usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
-        raise NotImplementedError
+        raise AssertionError("The agents of these tests do not stream.")
 
 
 def says(text: str) -> ResponseOutputMessage:
