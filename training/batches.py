@@ -23,10 +23,12 @@ from promptguard.model.cutting import (
 )
 from training.weighing import SOURCE_BOOST, Row, boost_of
 
-TRAINING_WINDOWS = 3
+TRAINING_WINDOWS, MOST_WINDOWS = 3, 8
 DROPPED_TOKENS = 0.1  # of half the texts, so that no single word decides
 BORROWED_SYSTEM = 0.25  # of the talks without one, so that having one says nothing
 WITHOUT_REPLIES = 0.4
+MIXED = 0.25  # of the English prompts are shown with words of another language
+JOINED = 0.12  # of the messages stand before or after an innocent one: padding must not help
 FOLLOW_UPS = "authored_followups"
 Turns = list[tuple[str, list[int]]]
 
@@ -123,9 +125,14 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         rows = self.messages.draw(self.size, rng)
         found = []
         for row in rows:
-            ids = thinned([token for _, part in row["ids"] for token in part], rng)
+            is_mixed = "mixed" in row and rng.random() < MIXED
+            ids = thinned(rng.choice(row["mixed"]) if is_mixed else flat(row["ids"]), rng)
+            if rng.random() < JOINED:
+                beside = flat(rng.choice(self.innocent))
+                ids = [*beside, *ids] if rng.random() < 0.5 else [*ids, *beside]
             windows = [(w, [USER] * len(w)) for w in message_windows(ids)]
-            found.append(some(windows, rng))
+            # All windows of an attack: what makes it one may stand in any of them.
+            found.append(windows[:MOST_WINDOWS] if row["attack"] else some(windows, rng))
         return collate("message", rows, found)
 
     def document_batch(self, rng: random.Random) -> Batch:
@@ -135,7 +142,7 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         for row in rows:
             (_, task), (_, ids) = row["ids"]
             # All windows of an attack: the order stands in one of them.
-            windows = document_windows(task, ids, 8)
+            windows = document_windows(task, ids, MOST_WINDOWS)
             found.append(windows if row["attack"] else some(windows, rng))
         return collate("document", rows, found)
 
@@ -180,6 +187,11 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         for _ in range(rng.choice((1, 1, 2, 3))):
             turns += [("assistant", rng.choice(self.replies)), *rng.choice(self.innocent)]
         return [({**row, "attack": 0, "session": row["attack"], "pair": None}, turns)]
+
+
+def flat(turns: Turns) -> list[int]:
+    """Return the tokens of all turns in a row."""
+    return [token for _, part in turns for token in part]
 
 
 def some(windows: list[Window], rng: random.Random) -> list[Window]:

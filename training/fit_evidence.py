@@ -49,6 +49,10 @@ TURNS_OF_A_TALK = 4
 # share is held for ordinary documents; innocent twins of poisoned ones, made to look like them, are
 # allowed five times as much, as in `fit_talks.py`.
 DOCUMENT_SHARE, TWIN_SHARE = 2, 5
+# The thorough reader is asked from such log-odds on that this part of innocent single texts, each
+# source alike, costs its time.
+ASKED, HIGHEST = 0.25, 4.0
+BALANCED = 0.01
 FITTED = ("semantic", "context", "concepts", "keywords", "fil")
 LOGIT = frozenset({"semantic", "context", "concepts"})
 SET = {
@@ -209,6 +213,13 @@ def prior_for(nats: np.ndarray, sources: np.ndarray, share: float) -> float:
     return BLOCK - float(nats[order][np.searchsorted(reached, share)]) - 1e-6
 
 
+def doubt_of(turns: Examples, shallow: np.ndarray, prior: float) -> dict[str, float]:
+    """Return the bounds between which the thorough reader is asked."""
+    picked = (turns.labels == 0) & turns.is_first
+    reached = BLOCK - prior_for(shallow[picked], turns.sources[picked], ASKED)
+    return {"low": round(float(reached) + prior, 2), "high": HIGHEST}
+
+
 def document_prior(papers: Examples, written: np.ndarray, share: float) -> float:
     """Return the stricter of the priors for ordinary documents and for innocent twins."""
     found = []
@@ -247,6 +258,9 @@ def main() -> None:
         for share in SHARES
     ]
     report(deep, nats, papers, written, budgets)
+    balanced = next(b for b in budgets if b["share"] == BALANCED)
+    shallow = turns.values @ scales
+    report_doubt(turns, shallow, nats, balanced["first"])
     weights = {
         name: {
             "link": "logit" if name in LOGIT else "linear",
@@ -270,7 +284,7 @@ def main() -> None:
             "bare": {"link": "logit", "scale": 0.6, "limit": 3.0},
         },
         "memory": {"half_life_turns": 24.0, "half_life_s": 14400.0, "residue": 0.1, "floor": -4.0},
-        "doubt": {"low": -2.0, "high": 4.0},
+        "doubt": doubt_of(turns, shallow, balanced["first"]),
         "modes": {
             "CAUTIOUS": 0.15, "ELEVATED": 0.3, "SUSPECT": 0.5, "CRITICAL": 0.7, "UNSAFE": 0.85,
             "hysteresis": 0.05,
@@ -279,6 +293,22 @@ def main() -> None:
     }  # fmt: skip
     options.out.write_text(tomli_w.dumps(body), encoding="utf-8")
     print(json.dumps(budgets, indent=1))
+
+
+def report_doubt(turns: Examples, shallow: np.ndarray, deep: np.ndarray, prior: float) -> None:
+    """Print what asking the thorough reader from different log-odds on costs and catches."""
+    for low in (-1.0, -2.0, -3.0, -4.0, -5.0, -20.0):
+        asked = (shallow + prior >= low) & (shallow + prior <= HIGHEST)
+        odds = np.where(asked, deep, shallow) + prior
+        parts = []
+        for label in (1, 0):
+            picked = (turns.labels == label) & turns.is_first
+            for name, values in (("asked", asked), ("blocked", odds >= BLOCK)):
+                by = [
+                    values[picked & (turns.sources == s)].mean() for s in set(turns.sources[picked])
+                ]
+                parts.append(f"{'attacks' if label else 'innocent'} {name} {np.mean(by):.3f}")
+        print(f"thorough from {low}: " + ", ".join(parts))
 
 
 def report(

@@ -23,6 +23,7 @@ from torch.nn import functional as f
 
 from training.batches import stream
 from training.course import Course, optimiser_of
+from training.glossary import Glossary
 from training.losses import (
     Sentence,
     Translations,
@@ -50,9 +51,11 @@ from training.network import (
 from training.records import read
 from training.refine import refine
 from training.scoring import logits_of, report
-from training.weighing import Row
+from training.weighing import AUTHORED_BOOST, Row
 
 STORE_EVERY = 120  # seconds between stored weights of a stage that may be cut off
+# Copies of an English prompt with words of other languages; attacks are fewer and get more.
+MIXED_ATTACK, MIXED_INNOCENT = 4, 1
 
 
 def tokenise(rows: list[Row], tokenizer: Tokenizer) -> None:
@@ -66,6 +69,24 @@ def tokenise(rows: list[Row], tokenizer: Tokenizer) -> None:
         row["ids"] = [(role, next(encoded).ids[:1600]) for role, _ in row["said"]]
         row["system_ids"] = next(systems).ids
         del row["said"], row["system"]
+
+
+def mix(rows: list[Row], glossary: Glossary, tokenizer: Tokenizer) -> None:
+    """Add copies of the English prompts with some or all words in another language, in place."""
+    rng = random.Random(3)
+    langs = sorted(glossary.words)
+    owners, texts = [], []
+    for row in rows:
+        if row["task"] == "message" and row["lang"] == "en":
+            text = "\n".join(said for _, said in row["said"])
+            for lang in rng.sample(langs, MIXED_ATTACK if row["attack"] else MIXED_INNOCENT):
+                owners.append(row)
+                texts.append(glossary.mixed(text, lang, rng.choice((0.4, 0.7, 1.0, 1.0)), rng))
+    for row, encoded in zip(
+        owners, tokenizer.encode_batch_fast(texts, add_special_tokens=False), strict=True
+    ):
+        row.setdefault("mixed", []).append(encoded.ids[:1600])
+    print(f"{len(texts)} prompts with words of other languages", flush=True)
 
 
 def load_parallel(path: Path, tokenizer: Tokenizer) -> list[Sentence]:
@@ -178,6 +199,8 @@ def distil(
 def load_rows(options: Any, name: str, tokenizer: Tokenizer) -> list[Row]:
     """Read and tokenise one set of examples."""
     rows = list(read(options.data / f"{name}.jsonl.gz"))
+    if name == "train" and options.glossary:
+        mix(rows, Glossary.load(options.glossary), tokenizer)
     tokenise(rows, tokenizer)
     return rows
 
@@ -196,6 +219,7 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("stages", nargs="+")
     for name in ("base", "data", "parallel", "work"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--glossary", type=Path, help="what `training.glossary` wrote")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--distil-steps", type=int, default=1500)
@@ -208,7 +232,7 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--gap", type=float, default=0.1)
     parser.add_argument("--hard", type=float, default=0.3)
     parser.add_argument("--translated", type=float, default=0.3)
-    parser.add_argument("--authored-boost", type=float, default=4.0)
+    parser.add_argument("--authored-boost", type=float, default=AUTHORED_BOOST)
     parser.add_argument("--align-steps", type=int, default=900)
     parser.add_argument("--align-batch", type=int, default=1024)
     parser.add_argument("--align-rate", type=float, default=2e-4)

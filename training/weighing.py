@@ -10,6 +10,7 @@ SOURCE_BOOST = {
     "aart": 0.5, "harmfulqa": 0.5, "multidogo": 0.5, "taskmaster4": 0.4,
     # Attacks that never name their goal, and orders as agents meet them: few texts, much to teach.
     "authored_veiled": 3.0, "authored_results": 3.0, "authored_tools": 1.5,
+    "authored_goals": 3.0, "authored_pages": 3.0, "authored_pairs_forms": 1.5,
 }  # fmt: skip
 # Ordinary use of every kind beside the attacks lifts recall at low false-positive rates most.
 ORDINARY_BOOST = 2.5
@@ -19,13 +20,17 @@ ORDINARY = {
     "songys_chatbot_ko", "square_ko", "xquad", "xsid",
 }  # fmt: skip
 DIALOGUE_BOOST = 0.3  # long public dialogues are all innocent: too many teach that talk is safe
-AUTHORED_BOOST = 4.0
+# Single turns of the talks written for this project are all innocent; the talks matter as talks.
+TURN_BOOST = 0.2
+TALKS = {"benign_matched_escalation", "escalation", "benign_multi", "benign_followup"}
+AUTHORED_BOOST = 2.5
 
 
 def boost_of(row: Row, authored_boost: float, boost: Mapping[str, float] = SOURCE_BOOST) -> float:
     """Return the factor of the source that `row` is from."""
+    is_turn = row["authored"] and row["task"] == "message" and row["category"] in TALKS
     return (
-        boost.get(row["source"], 1.0)
+        (TURN_BOOST if is_turn else boost.get(row["source"], 1.0))
         * (authored_boost if row["authored"] else 1.0)
         * (ORDINARY_BOOST if row["source"] in ORDINARY else 1.0)
         * (DIALOGUE_BOOST if is_public_dialogue(row) else 1.0)
