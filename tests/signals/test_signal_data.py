@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from promptguard.errors import ConfigError, DataError
-from promptguard.signals import load_signals
+from promptguard.signals import build, load_signals
 from promptguard.signals.subject import vector_of
-from promptguard.signals.tuning import build
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,25 @@
-"""Named functions from a turn to a score.
+"""Named functions from a turn to a score, and what they are written with.
 
 A signal is `TurnContext -> SignalScore`, pure and synchronous. Importing this package loads
 nothing: `load_signals()` imports the modules below, which register themselves in the order in
 which they are computed; those of installed packages (entry point group `promptguard.signal`) come
-after them.
+after them. A signal's tuned numbers are one table of `data/signals.toml`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
+from importlib.resources import files
+from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
+from promptguard.errors import DataError
 from promptguard.protocols import Signal
 from promptguard.registry import Registry
 
@@ -33,6 +41,7 @@ _MODULES = (
     "response",
     "intent",
 )
+T = TypeVar("T")
 
 
 def load_signals(names: Sequence[str] | None = None) -> tuple[tuple[str, Signal], ...]:
@@ -44,6 +53,35 @@ def load_signals(names: Sequence[str] | None = None) -> tuple[tuple[str, Signal]
     return tuple((name, registry.get(name)) for name in chosen)
 
 
+def read_tuning(section: str, form: type[T]) -> T:
+    """Return one table as the frozen dataclass `form`, whose fields it must have exactly."""
+    return build(_tables().get(section, {}), form, where=f"signals.toml [{section}]")
+
+
+def build(table: object, form: type[T], *, where: str) -> T:
+    """Return `table` as `form`; raise DataError naming `where` if it does not fit."""
+    expected = {field.name for field in fields(form)} if is_dataclass(form) else set()
+    if not isinstance(table, dict) or set(table) != expected:
+        raise DataError(f"{where} must hold exactly {', '.join(sorted(expected))}.")
+    try:
+        return TypeAdapter(form).validate_python(table)
+    except ValidationError as error:
+        raise DataError(f"{where} has {error.error_count()} values of the wrong kind.") from None
+
+
+def clipped(value: float) -> float:
+    """Return `value` held within [0,1]; what is no number is 0."""
+    return min(1.0, max(0.0, value)) if math.isfinite(value) else 0.0
+
+
+def either(values: Iterable[float]) -> float:
+    """Return the chance that at least one of several independent things holds."""
+    none = 1.0
+    for value in values:
+        none *= 1.0 - clipped(value)
+    return 1.0 - none
+
+
 @cache
 def _registered() -> Registry[Signal]:
     for module in _MODULES:
@@ -51,4 +89,10 @@ def _registered() -> Registry[Signal]:
     return SIGNALS
 
 
-__all__ = ["SIGNALS", "load_signals"]
+@cache
+def _tables() -> dict[str, Any]:
+    source = files("promptguard").joinpath("data/signals.toml").read_text(encoding="utf-8")
+    return tomllib.loads(source)
+
+
+__all__ = ["SIGNALS", "build", "clipped", "either", "load_signals", "read_tuning"]

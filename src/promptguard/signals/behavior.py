@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from promptguard.protocols import Subject, TurnContext
-from promptguard.signals import SIGNALS
+from promptguard.signals import SIGNALS, clipped, either, read_tuning
 from promptguard.signals.phrases import Phrase, phrases_in
-from promptguard.signals.score import clipped, either
 from promptguard.signals.subject import is_same_subject
 from promptguard.signals.trajectory import turn_risks
-from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
 
 _SAME_CLOCK_S = 1e-3

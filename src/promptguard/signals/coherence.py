@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from promptguard.protocols import TurnContext
-from promptguard.signals import SIGNALS
+from promptguard.signals import SIGNALS, read_tuning
 from promptguard.signals.subject import mean_vector, similarity, vector_of
-from promptguard.signals.tuning import read_tuning
 from promptguard.state import TopicSummary
 from promptguard.vector import Vector
 from promptguard.verdict import SignalScore

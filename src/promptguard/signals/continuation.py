@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from promptguard.protocols import Subject, TurnContext
-from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped
+from promptguard.signals import SIGNALS, clipped, read_tuning
 from promptguard.signals.subject import likeness
-from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind
 from promptguard.verdict import SignalScore
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from promptguard.protocols import FilReading, TurnContext
-from promptguard.signals import SIGNALS
-from promptguard.signals.tuning import read_tuning
+from promptguard.signals import SIGNALS, read_tuning
 from promptguard.verdict import SignalScore
 
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from promptguard.protocols import Subject, TurnContext
-from promptguard.signals import SIGNALS
+from promptguard.signals import SIGNALS, read_tuning
 from promptguard.signals.phrases import Phrase, phrases_in
 from promptguard.signals.subject import is_same_subject
-from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
 
 _STEPS = (Phrase.DEFINITION, Phrase.MECHANISM, Phrase.WEAKNESS, Phrase.EXPLOIT)

@@ -10,10 +10,9 @@ from functools import cache
 
 from promptguard.errors import DataError
 from promptguard.protocols import TurnContext
-from promptguard.signals import SIGNALS
+from promptguard.signals import SIGNALS, read_tuning
 from promptguard.signals.phrases import Phrase, phrases_in
 from promptguard.signals.subject import likeness
-from promptguard.signals.tuning import read_tuning
 from promptguard.verdict import SignalScore
 
 

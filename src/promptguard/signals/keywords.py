@@ -17,9 +17,8 @@ from promptguard.errors import DataError
 from promptguard.patterns import language_cache, packs
 from promptguard.patterns.wordlist import Found, WordList
 from promptguard.protocols import TurnContext
-from promptguard.signals import SIGNALS
+from promptguard.signals import SIGNALS, read_tuning
 from promptguard.signals.phrases import matchable
-from promptguard.signals.tuning import read_tuning
 from promptguard.text.normalize import fold
 from promptguard.verdict import SignalScore
 

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from promptguard.patterns import Entry, any_of, language_cache, on_change, packs
-from promptguard.signals.tuning import read_tuning
+from promptguard.signals import read_tuning
 from promptguard.state import ReplyKind
 from promptguard.text.vocabulary import bare, key_terms
 

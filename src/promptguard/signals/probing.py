@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from promptguard.protocols import TurnContext
-from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped, either
+from promptguard.signals import SIGNALS, clipped, either, read_tuning
 from promptguard.signals.subject import likeness, overlap, subject_terms
-from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind, TurnRecord
 from promptguard.text.vocabulary import key_terms
 from promptguard.verdict import Action, SignalScore

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from promptguard.protocols import Subject, TurnContext
-from promptguard.signals import SIGNALS
+from promptguard.signals import SIGNALS, read_tuning
 from promptguard.signals.subject import is_same_subject
-from promptguard.signals.tuning import read_tuning
 from promptguard.state import ReplyKind, TurnRecord
 from promptguard.verdict import Action, SignalScore
 

@@ -14,9 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from promptguard.errors import DataError
 from promptguard.model.reading import MessageReading
 from promptguard.protocols import TurnContext
-from promptguard.signals import SIGNALS
-from promptguard.signals.score import either
-from promptguard.signals.tuning import read_tuning
+from promptguard.signals import SIGNALS, either, read_tuning
 from promptguard.vector import Vector, unpack_vector
 from promptguard.verdict import SignalScore
 

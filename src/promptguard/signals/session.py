@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from promptguard.model.calibration import log_odds
 from promptguard.protocols import TurnContext
-from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped
+from promptguard.signals import SIGNALS, clipped
 from promptguard.verdict import SignalScore
 
 # From these log-odds of the message alone on, the past counts a little, and wholly from even on.

@@ -10,8 +10,8 @@ from functools import cache, lru_cache
 import numpy as np
 
 from promptguard.protocols import FilReading, Subject, Subjects
+from promptguard.signals import read_tuning
 from promptguard.signals.phrases import without_frames
-from promptguard.signals.tuning import read_tuning
 from promptguard.state import SessionState
 from promptguard.text.read import TextViews
 from promptguard.text.vocabulary import key_terms

@@ -9,9 +9,7 @@ from itertools import pairwise
 from statistics import median
 
 from promptguard.protocols import TurnContext
-from promptguard.signals import SIGNALS
-from promptguard.signals.score import clipped
-from promptguard.signals.tuning import read_tuning
+from promptguard.signals import SIGNALS, clipped, read_tuning
 from promptguard.state import RECENT_TURNS
 from promptguard.verdict import SignalScore
 
