@@ -22,7 +22,9 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-_ROLE_ALIASES = {
+# Every name of a role, with the aliases in common use.
+ROLES = {
+    **{role.value: role for role in Role},
     "developer": Role.SYSTEM,
     "function": Role.TOOL,
     "human": Role.USER,
@@ -82,14 +84,11 @@ def without_lone_surrogates(text: str) -> str:
 
 def role_of(name: object, *, where: str = "role") -> Role:
     """Return the role called `name`, accepting the aliases in common use."""
-    if isinstance(name, str):
-        lowered = name.strip().lower()
-        if lowered in _ROLE_ALIASES:
-            return _ROLE_ALIASES[lowered]
-        if lowered in Role._value2member_map_:
-            return Role(lowered)
-    known = ", ".join(role.value for role in Role)
-    raise InputError(f"{where} is not a role; use one of {known}.")
+    role = ROLES.get(name.strip().lower()) if isinstance(name, str) else None
+    if role is None:
+        known = ", ".join(role.value for role in Role)
+        raise InputError(f"{where} is not a role; use one of {known}.")
+    return role
 
 
 def text_of(content: object, *, where: str = "content") -> str:

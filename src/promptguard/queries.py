@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from promptguard.state import SessionState
+from promptguard.state import SessionState, is_demo
 from promptguard.verdict import Action, Verdict
 
-DEMO_PREFIX = "demo:"
 # Turns at least this severe were interfered with; the partial index of the stores says the same.
 FLAGGED_SEVERITY = Action.STEER.severity
 
@@ -281,11 +280,6 @@ class Overview:
             stripped=sum(each.stripped for each in self.buckets),
             blocked=sum(each.blocked for each in self.buckets),
         )
-
-
-def is_demo(session_id: str) -> bool:
-    """Say whether a session is one of the bundled conversations."""
-    return session_id.startswith(DEMO_PREFIX)
 
 
 def fits_label(wanted: LabelFilter, label: str) -> bool:

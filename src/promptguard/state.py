@@ -22,6 +22,7 @@ FORMAT_VERSION = 2
 RECENT_TURNS = 10
 MAX_SEGMENTS = 10
 EXCERPT_BYTES = 1200
+DEMO_PREFIX = "demo:"
 
 
 class ReplyKind(StrEnum):
@@ -346,6 +347,11 @@ def _upgraded(body: dict[str, Any], found: int) -> dict[str, Any]:
         kept = {key: value for key, value in record.items() if key not in ("risk", "reply")}
         recent.append({**kept, "turn_risk": record.get("risk", 0.0), "reply": reply})
     return {**body, "recent": recent, "ledger": {}}
+
+
+def is_demo(session_id: str) -> bool:
+    """Say whether a session is one of the bundled conversations."""
+    return session_id.startswith(DEMO_PREFIX)
 
 
 def excerpt_of(text: str, limit_bytes: int = EXCERPT_BYTES) -> str:

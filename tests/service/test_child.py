@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from promptguard.errors import EvaluationError
 from promptguard.offload import offloaded, offloading
 from promptguard.service.child import NICENESS, Child
 from promptguard.service.errors import ApiError
-from promptguard.service.lanes import LONG_BODY_BYTES, Abandoned, Call, Lane, under_way
+from promptguard.service.lanes import LONG_BODY_BYTES, Abandoned, Call, Lane
+from promptguard.service.middleware import in_child
 from promptguard.turns.judge import TurnJudge
 
 CONFIG = ControllerConfig(store="memory:")
@@ -36,7 +38,7 @@ def child() -> Iterator[Child]:
 
 
 def run(child: Child, work: Callable[..., Any], *args: Any, call: Call | None = None) -> Any:
-    with under_way(call or Call(lane=Lane.HEAVY)), offloading(child.run):
+    with offloading(partial(in_child, child, call or Call(lane=Lane.HEAVY))):
         return offloaded(work, *args)
 
 
@@ -150,13 +152,13 @@ _PARENT = """
 import os, sys, threading
 from guarded_service import fast_judge
 from promptguard.config import ControllerConfig
-from promptguard.service.lanes import Call, Lane, under_way
+from promptguard.service.lanes import Call, Lane
 from promptguard.service.child import Child
 if __name__ == "__main__":
     child = Child(fast_judge, ControllerConfig(store="memory:"), {Lane.HEAVY: 1})
-    with under_way(Call(lane=Lane.HEAVY)):
-        print(child.run(os.getpid), flush=True)
-        child.run(threading.Event().wait)
+    call = Call(lane=Lane.HEAVY)
+    print(child.run(call, os.getpid), flush=True)
+    child.run(call, threading.Event().wait)
 """
 
 

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from promptguard.protocols import SessionKey
+from promptguard.service.auth import CallerSlots
 from promptguard.service.errors import ApiError
-from promptguard.service.lanes import Call, Lane, under_way
-from promptguard.service.queues import CallerSlots, JudgingSlots, SessionQueues
+from promptguard.service.lanes import Call, JudgingSlots, Lane, under_way
+from promptguard.service.sessions import SessionQueues
 
 KEY = SessionKey(session_id="s")
 

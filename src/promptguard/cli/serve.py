@@ -55,9 +55,9 @@ def open_guard(read: Callable[[], Settings]) -> GuardServer:
     settings = read()
     with service_extra():
         from promptguard.service.app import Service, open_parts
+        from promptguard.service.logs import set_up_logs
         from promptguard.service.server import open_server
-        from promptguard.service.telemetry import set_up_logs
-        from promptguard.service.tracing import set_up_traces
+        from promptguard.service.telemetry import set_up_traces
 
         set_up_logs(settings.service.log_level)
         set_up_traces()

@@ -29,6 +29,7 @@ from promptguard.service.errors import api_error_of, error_response, invalid_fie
 from promptguard.service.intake import Intake
 from promptguard.service.lanes import LaneExecutor, lane_limits
 from promptguard.service.lifecycle import Background, Lifecycle, Retention, load_demo
+from promptguard.service.logs import AuditLog, log
 from promptguard.service.manual import mount_manual
 from promptguard.service.middleware import RequestMiddleware
 from promptguard.service.replies import ReplyRecorder
@@ -41,8 +42,7 @@ from promptguard.service.routes.litellm import LitellmApi, RecentCalls, litellm_
 from promptguard.service.routes.moderations import ModerationsApi, moderation_routes
 from promptguard.service.routes.sessions import SessionsApi, session_routes
 from promptguard.service.settings import LiveSettings, Reloader, try_out
-from promptguard.service.telemetry import AuditLog, Telemetry, log
-from promptguard.service.tracing import Tracing
+from promptguard.service.telemetry import Telemetry, Tracing
 from promptguard.service.upstream import Upstream
 from promptguard.service.webhooks import Webhooks, WebhookSeams
 from promptguard.turns.judge import TurnJudge
@@ -108,7 +108,7 @@ class Service:
         )
         self.background = Background()
         self.decisions = Decisions(parts.controller, self.audit, clock=parts.clock)
-        self.intake = Intake(parts.controller, self.telemetry, self.live.service, clock=parts.clock)
+        self.intake = Intake(parts.controller, self.telemetry, self.live, clock=parts.clock)
         self.recorder = ReplyRecorder(
             controller=parts.controller,
             intake=self.intake,
@@ -175,7 +175,7 @@ class Service:
             RequestMiddleware,
             authenticator=self.authenticator,
             telemetry=self.telemetry,
-            config=self.live.service,
+            live=self.live,
             lanes=self.lanes,
             child=self.child,
         )
@@ -192,11 +192,11 @@ class Service:
         return app
 
     def _add_routes(self, app: FastAPI, parts: Parts) -> None:
-        controller, recorder, config = parts.controller, self.recorder, self.live.service
+        controller, recorder, live = parts.controller, self.recorder, self.live
         gateway = Gateway(
             recorder=recorder,
             upstream=self.upstream,
-            config=config,
+            live=live,
             authenticator=self.authenticator,
         )
         sessions = SessionsApi(
@@ -207,11 +207,11 @@ class Service:
         )
         for routes in (
             chat_routes(gateway),
-            guard_routes(GuardApi(recorder=recorder, guard=parts.guard, config=config)),
+            guard_routes(GuardApi(recorder=recorder, guard=parts.guard, live=live)),
             moderation_routes(ModerationsApi(controller=controller, clock=parts.clock)),
-            litellm_routes(LitellmApi(recorder=recorder, config=config, calls=RecentCalls())),
+            litellm_routes(LitellmApi(recorder=recorder, live=live, calls=RecentCalls())),
             embedding_routes(EmbeddingsApi(gateway=gateway)),
-            check_routes(CheckApi(recorder=recorder, config=config)),
+            check_routes(CheckApi(recorder=recorder, live=live)),
             session_routes(sessions),
             health_routes(health),
         ):

@@ -1,4 +1,4 @@
-"""Authentication: API keys stored as hashes, scopes, a rate limit per key, the local caller."""
+"""Callers: API keys stored as hashes, scopes, limits per key, the local caller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import hmac
 import ipaddress
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -139,6 +141,38 @@ class Authenticator:
             requests_at_once=owner.requests_at_once,
             scopes=scopes,
         )
+
+
+class CallerSlots:
+    """Counts the requests under way: of each caller, and of all together."""
+
+    def __init__(self) -> None:
+        self._all = 0
+        self._used: Counter[str] = Counter()
+
+    @contextmanager
+    def slot(self, caller: str, limit: int, limit_of_all: int) -> Iterator[None]:
+        """Hold one of the caller's slots for a block; raises a 429 ApiError where none is free."""
+        for who, used, most in (
+            ("The service", self._all, limit_of_all),
+            ("This key", self._used[caller], limit),
+        ):
+            if used >= most:
+                raise ApiError(
+                    429,
+                    f"{who} has {most} requests under way, which is its limit; wait for one.",
+                    code="too_many_at_once",
+                    headers={"retry-after": "1"},
+                )
+        self._all += 1
+        self._used[caller] += 1
+        try:
+            yield
+        finally:
+            self._all -= 1
+            self._used[caller] -= 1
+            if not self._used[caller]:
+                del self._used[caller]
 
 
 def principal_of(request: HTTPConnection) -> Principal:

@@ -27,9 +27,9 @@ from typing import Any
 from promptguard.cancellation import checkpoints
 from promptguard.config import ControllerConfig, ServiceConfig
 from promptguard.errors import EvaluationError
-from promptguard.service.lanes import Abandoned, Call, Lane, current_call
+from promptguard.service.lanes import Abandoned, Call, Lane
+from promptguard.service.logs import log
 from promptguard.service.settings import try_out
-from promptguard.service.telemetry import log
 from promptguard.turns.judge import TurnJudge
 from promptguard.workers import end_with_parent, without_interrupts
 
@@ -75,15 +75,12 @@ class Child:
         self._running: _Running | None = None
         self._is_closed = False
 
-    def run(self, work: Callable[[], Any]) -> Any:
-        """Return the result of `work`, computed in the child unless the request is a short one.
+    def run(self, call: Call, work: Callable[[], Any]) -> Any:
+        """Return the result of `work`, computed in the child on the lane of `call`.
 
         Raises what `work` raises, Abandoned where the request is over, and EvaluationError where
         the child died of it.
         """
-        call = current_call()
-        if call.lane not in self._connections:
-            return work()
         asked = _pickled(work)
         for _ in range(_TRIES):
             running = self._started()

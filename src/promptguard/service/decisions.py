@@ -24,7 +24,7 @@ from promptguard.decisions import (
 )
 from promptguard.errors import ConfigError, PromptGuardError
 from promptguard.risk.weights import PRESETS
-from promptguard.service.telemetry import AuditLog, log
+from promptguard.service.logs import AuditLog, log
 
 INTERVAL_S = 30.0
 Reapply = Callable[[], Awaitable[None]]

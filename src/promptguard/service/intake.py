@@ -27,16 +27,18 @@ from promptguard.service.history import (
     split_new,
     steps_in,
 )
-from promptguard.service.queues import JudgingSlots, SessionQueues, judging_slots
+from promptguard.service.lanes import JudgingSlots, judging_slots
 from promptguard.service.sessions import (
     DIGEST_BYTES,
     Owner,
     SeenView,
     SessionFinder,
     SessionIndex,
+    SessionQueues,
     chain_of,
     view_of,
 )
+from promptguard.service.settings import LiveSettings
 from promptguard.service.telemetry import Telemetry
 from promptguard.service.verdicts import remembered_verdict, stored_verdict
 from promptguard.state import SessionState, TranscriptEntry
@@ -115,17 +117,17 @@ class Intake:
         self,
         controller: Controller,
         telemetry: Telemetry,
-        config: Callable[[], ServiceConfig],
+        live: LiveSettings,
         *,
         clock: Callable[[], float],
     ) -> None:
         self._controller = controller
         self._telemetry = telemetry
-        self._config = config
+        self._live = live
         self._clock = clock
         self._index = SessionIndex()
         self._queues = SessionQueues()
-        self._slots = JudgingSlots(judging_slots(config()))
+        self._slots = JudgingSlots(judging_slots(live.current.service))
         self._finder = SessionFinder(controller.store, self._index)
         self._harmless = HarmlessContents()
 
@@ -190,7 +192,7 @@ class Intake:
         raise StoreError("The session is written too often at once; try the turn again.")
 
     async def _admitted(self, incoming: Incoming, key: SessionKey) -> Admission:
-        config = self._config()
+        config = self._live.current.service
         state = await self._controller.store.load(key)
         comparison = await self._compared(key, state, incoming)
         if comparison.kind is HistoryKind.RETRIED and state is not None:
@@ -251,12 +253,12 @@ class Intake:
 
     async def _against(self, stored: Sequence[TranscriptEntry], incoming: Incoming) -> Comparison:
         # Where a block is an error, or the client refuses in its own words, it resends no refusal.
-        hides_refusals = self._config().block_style == "error" or incoming.learns_replies
+        style = self._live.current.service.block_style
         return await asyncio.to_thread(
             compare,
             incoming.messages,
             stored,
-            hides_refusals=hides_refusals,
+            hides_refusals=style == "error" or incoming.learns_replies,
             learns_replies=incoming.learns_replies,
         )
 

@@ -12,13 +12,14 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from itertools import count
 from typing import Any, ParamSpec, TypeVar
 
 from promptguard.config import ServiceConfig
@@ -29,6 +30,7 @@ _GLANCE_S = 0.01
 RETRY_AFTER_S = 2
 # A longer body makes its request a long one.
 LONG_BODY_BYTES = 16 * 1024
+MAX_CALLERS = 10_000
 MAX_HEAVY = 16
 MAX_HEAVY_PER_CALLER = 2
 P = ParamSpec("P")
@@ -222,6 +224,76 @@ class LaneExecutor(ThreadPoolExecutor):
             left_s -= _GLANCE_S
             if call.is_over:
                 raise Abandoned
+
+
+class JudgingSlots:
+    """Lets a bounded number of turns be judged at once in each lane, callers in rotation.
+
+    A turn that waits here costs the event loop nothing, so that a caller with one request does
+    not wait for the loop's work on everybody else's.
+    """
+
+    def __init__(self, slots: Mapping[Lane, int]) -> None:
+        self._free = dict(slots)
+        self._waiting: dict[Lane, dict[str, deque[asyncio.Future[None]]]] = {
+            lane: {} for lane in slots
+        }
+        self._numbers = count(1)
+        self._served: OrderedDict[str, int] = OrderedDict()
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Hold a slot of the lane of the request under way for a block."""
+        call = current_call()
+        lane = call.lane
+        await self._enter(lane, call.owner)
+        try:
+            yield
+        finally:
+            self._leave(lane)
+
+    async def _enter(self, lane: Lane, owner: str) -> None:
+        if self._free[lane] > 0:
+            self._free[lane] -= 1
+            self._note(owner)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[lane].setdefault(owner, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave(lane)  # the slot was ours already
+            raise
+
+    def _leave(self, lane: Lane) -> None:
+        """Give the slot to the caller that was not served for longest, or set it free."""
+        callers = self._waiting[lane]
+        while callers:
+            owner = min(callers, key=lambda each: self._served.get(each, 0))
+            turn = callers[owner].popleft()
+            if not callers[owner]:
+                del callers[owner]
+            if not turn.done():
+                self._note(owner)
+                turn.set_result(None)
+                return
+        self._free[lane] += 1
+
+    def _note(self, owner: str) -> None:
+        self._served[owner] = next(self._numbers)
+        self._served.move_to_end(owner)
+        if len(self._served) > MAX_CALLERS:
+            self._served.popitem(last=False)
+
+
+def judging_slots(config: ServiceConfig) -> dict[Lane, int]:
+    """Return how many turns each lane judges at once: enough to keep its threads at work."""
+    return {
+        Lane.SHORT: config.threads,
+        Lane.LONG: config.long_threads + 1,
+        Lane.HEAVY: config.heavy_threads + 1,
+    }
 
 
 async def computed(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from promptguard.controller import Controller
 from promptguard.errors import PromptGuardError, StoreError
 from promptguard.protocols import SessionQuery
-from promptguard.queries import DEMO_PREFIX
 from promptguard.scenarios import Scenario, shipped_scenarios
 from promptguard.service.lanes import LaneExecutor
-from promptguard.service.telemetry import Telemetry, log
+from promptguard.service.logs import log
+from promptguard.service.telemetry import Telemetry
+from promptguard.state import DEMO_PREFIX
 from promptguard.stored_sessions import FALSE_ALARM
 from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.judge import TurnJudge

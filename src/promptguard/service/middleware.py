@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -17,13 +18,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from promptguard.cancellation import checkpoints
 from promptguard.config import ServiceConfig
 from promptguard.offload import offloading
-from promptguard.service.auth import PRINCIPAL, Authenticator, Principal
+from promptguard.service.auth import PRINCIPAL, Authenticator, CallerSlots, Principal
 from promptguard.service.child import Child
 from promptguard.service.errors import ApiError, error_response
 from promptguard.service.lanes import LONG_BODY_BYTES, Call, Lane, LaneExecutor, under_way
-from promptguard.service.queues import CallerSlots
-from promptguard.service.telemetry import Telemetry, log
-from promptguard.service.tracing import finish_request
+from promptguard.service.logs import log
+from promptguard.service.settings import LiveSettings
+from promptguard.service.telemetry import Telemetry, finish_request
 from promptguard.service.upstream import disconnected
 
 # Probes come without a key and from other machines.
@@ -32,6 +33,7 @@ _GUARDED = ("/v1/", "/beta/", "/metrics")
 _HEAVY = re.compile(r"/v1/rubric/?|/v1/sessions/.+/(?:replay|explain)/?")
 # To parse JSON takes its time for each list and object in it, whatever the number of bytes.
 MAX_BRACKETS = 200_000
+T = TypeVar("T")
 
 
 class RequestMiddleware:
@@ -48,14 +50,14 @@ class RequestMiddleware:
         *,
         authenticator: Authenticator,
         telemetry: Telemetry,
-        config: Callable[[], ServiceConfig],
+        live: LiveSettings,
         lanes: LaneExecutor,
         child: Child | None,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._telemetry = telemetry
-        self._config = config
+        self._live = live
         self._lanes = lanes
         self._child = child
         self._slots = CallerSlots()
@@ -88,7 +90,7 @@ class RequestMiddleware:
 
     async def _admitted(self, scope: Scope, receive: Receive, answer: _RecordedSend) -> None:
         """Serve a request in its caller's slot and lane; raises an ApiError otherwise."""
-        config = self._config()
+        config = self._live.current.service
         if scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, answer)
             return
@@ -127,7 +129,8 @@ class RequestMiddleware:
     @contextmanager
     def _computing(self, call: Call) -> Iterator[None]:
         """Say where the computations of a request run, and when they end."""
-        elsewhere = nullcontext() if self._child is None else offloading(self._child.run)
+        child = self._child
+        elsewhere = nullcontext() if child is None else offloading(partial(in_child, child, call))
         with checkpoints(partial(self._lanes.check, call)), elsewhere:
             yield
 
@@ -246,6 +249,14 @@ class _BoundedBody:
             )
         if self._received > LONG_BODY_BYTES and self.call.lane is Lane.SHORT:
             self.call.lane = Lane.LONG
+
+
+def in_child(child: Child, call: Call, work: Callable[[], T]) -> T:
+    """Return the result of `work`, computed in the child unless the request is a short one."""
+    if call.lane is Lane.SHORT:
+        return work()
+    result: T = child.run(call, work)
+    return result
 
 
 def _call_of(scope: Scope) -> Call:

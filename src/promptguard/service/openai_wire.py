@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from promptguard.conversation import ComparableMessage, Role, role_of, thinking_in
-from promptguard.errors import InputError
+from promptguard.conversation import ROLES, ComparableMessage, Role, thinking_in
 from promptguard.service.body import (
     Limits,
     Place,
@@ -293,13 +292,9 @@ def parts_in(content: object, place: Place) -> tuple[list[str], list[tuple[objec
     return own, others
 
 
-def role_in(item: object) -> Role:
+def role_in(message: Mapping[str, object]) -> Role:
     """Return the role; an unknown one counts as a tool's, so that its text is judged."""
-    name = item.get("role") if isinstance(item, dict) else None
-    try:
-        return role_of(name)
-    except InputError:
-        return Role.TOOL
+    return ROLES.get(str(message["role"]).strip().lower(), Role.TOOL)
 
 
 def _envelope(refusal: Refusal, kind: str) -> dict[str, object]:

@@ -18,7 +18,8 @@ from promptguard.controller import Controller
 from promptguard.errors import StoreError
 from promptguard.service.intake import Admission, Intake
 from promptguard.service.lifecycle import Background
-from promptguard.service.telemetry import Telemetry, log
+from promptguard.service.logs import log
+from promptguard.service.telemetry import Telemetry
 from promptguard.service.wire import Completion
 from promptguard.turns.replies import ReplyWatch, protected_in
 

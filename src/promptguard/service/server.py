@@ -114,7 +114,7 @@ class GuardServer(uvicorn.Server):
 
 def open_server(service: Service, on_ready: Callable[[int], None]) -> GuardServer:
     """Return the server for a service, with the limits of its settings."""
-    settings = service.live.service()
+    settings = service.live.current.service
     # uvicorn takes a protocol class and no arguments for it.
     protocol = type(
         "Protocol",

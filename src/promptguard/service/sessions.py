@@ -1,4 +1,4 @@
-"""Which session a request belongs to.
+"""Which session a request belongs to, and which of its turns is judged first.
 
 A request may name its session. Where it does not, the conversation is its own name: a keyed hash
 over its messages (a chain) leads to the session that stood there last. The index of chains is
@@ -7,18 +7,20 @@ kept in memory; the store is searched where it has no entry, so forgetting is sa
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.protocols import SessionKey, SessionQuery, SessionStore
 from promptguard.service.auth import Principal
+from promptguard.service.errors import ApiError
 from promptguard.service.history import Comparison, HistoryKind, compare, split_new
 
 DIGEST_BYTES = 8
@@ -30,6 +32,8 @@ MAX_ALIKE = 64
 # Users of one key may begin alike ("hi"). Only a past that nobody else would have written word
 # for word is proof enough to hold a changed history against a session.
 DISTINCTIVE_CHARS = 120
+# So many turns of one session may wait for each other.
+MAX_WAITING = 256
 _MAX_STEPS_BACK = 64
 _MAX_CANDIDATES = 20
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._:@=+-]{1,128}\Z")
@@ -185,6 +189,46 @@ class SessionIndex:
 class _Match:
     session_id: str
     chain: bytes | None = None
+
+
+@dataclass(slots=True)
+class _Queue:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
+class SessionQueues:
+    """Lets the turns of one session be judged one after the other, in the order they came.
+
+    Only this process is ordered; others are told apart by the version in the store.
+    """
+
+    def __init__(self, limit: int = MAX_WAITING) -> None:
+        self._limit = limit
+        self._queues: dict[SessionKey, _Queue] = {}
+
+    @asynccontextmanager
+    async def turn_of(self, key: SessionKey) -> AsyncIterator[None]:
+        """Hold the session for a block; raises a 503 ApiError where too many wait for it."""
+        queue = self._queues.setdefault(key, _Queue())
+        if queue.users >= self._limit:
+            raise ApiError(
+                503,
+                "Too many turns of this session are waiting; try again shortly.",
+                code="busy",
+                headers={"retry-after": "1"},
+            )
+        queue.users += 1
+        try:
+            async with queue.lock:
+                yield
+        finally:
+            queue.users -= 1
+            if not queue.users:
+                del self._queues[key]
+
+    def __len__(self) -> int:
+        return len(self._queues)
 
 
 class SessionFinder:

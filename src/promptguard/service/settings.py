@@ -7,12 +7,13 @@ import logging
 import re
 from collections.abc import Callable
 
-from promptguard.config import ServiceConfig, Settings
+from promptguard.config import Settings
 from promptguard.controller import Controller
 from promptguard.errors import ConfigError, PromptGuardError
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.service.auth import Authenticator, check_host
-from promptguard.service.telemetry import AuditLog, Telemetry, log
+from promptguard.service.logs import AuditLog, log
+from promptguard.service.telemetry import Telemetry
 from promptguard.service.upstream import without_credentials
 from promptguard.state import SessionState
 from promptguard.turns.input import TurnInput
@@ -54,10 +55,6 @@ class LiveSettings:
     def __init__(self, settings: Settings) -> None:
         self.written = settings
         self.current = settings
-
-    def service(self) -> ServiceConfig:
-        """Return the service's settings in force."""
-        return self.current.service
 
 
 class Reloader:

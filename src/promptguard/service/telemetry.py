@@ -1,34 +1,103 @@
-"""Metrics, structured logs and the audit log. None of them ever holds message text."""
+"""Metrics, and traces by OpenTelemetry's conventions. Neither ever holds message text.
+
+Request, guard and upstream call each have a span. The request's span continues the client's
+trace; the guard's lies inside it, and so does the call to the upstream, whose own trace goes on
+from there. Spans hold no words of exceptions either, which might quote some text.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TextIO
+from urllib.parse import urlsplit
 
-from opentelemetry import trace
+from opentelemetry import propagate, trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
+from promptguard import __version__
 from promptguard.errors import ConfigError
 from promptguard.service.lanes import current_call
-from promptguard.service.tracing import Tracing
+from promptguard.service.logs import LOGGER
 from promptguard.service.verdicts import is_judged, log_fields, span_attributes
 from promptguard.turns.result import TurnResult
 
-LOGGER = logging.getLogger("promptguard.service")
-AUDIT = logging.getLogger("promptguard.audit")
-Field = str | int | float | bool | None | list[str]
-
+NAME = "promptguard"
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+_OPERATIONS = {
+    "/chat/completions": "chat",
+    "/responses": "chat",
+    "/messages": "chat",
+    "/completions": "text_completion",
+    "/embeddings": "embeddings",
+}
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _LONG_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Tracing:
+    """Starts the spans of one service; without an SDK they cost next to nothing."""
+
+    def __init__(self, tracer: Tracer | None = None) -> None:
+        self._tracer = tracer or trace.get_tracer(NAME)
+
+    @contextmanager
+    def request(self, scope: Scope) -> Iterator[Span]:
+        """Trace a request, as part of the client's trace where it sends one."""
+        method = scope["method"]
+        attributes = {"http.request.method": method, "url.scheme": scope.get("scheme", "http")}
+        with self._tracer.start_as_current_span(
+            method,
+            context=propagate.extract(Headers(scope=scope)),
+            kind=SpanKind.SERVER,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            yield span
+
+    @contextmanager
+    def guard(self, *, model: str) -> Iterator[Span]:
+        """Trace the judgement of one turn inside the request under way."""
+        with self._tracer.start_as_current_span(
+            "guard", record_exception=False, set_status_on_exception=False
+        ) as span:
+            span.set_attribute("gen_ai.operation.name", "guard")
+            if model:
+                span.set_attribute("gen_ai.request.model", model)
+            try:
+                yield span
+            except BaseException as error:
+                fail(span, type(error).__name__)
+                raise
+
+    def upstream(self, method: str, path: str, *, provider: str, base_url: str, model: str) -> Span:
+        """Start the span of a call to the upstream; whoever starts it ends it.
+
+        It is not made the current one: a stream ends in another task than it began in.
+        """
+        operation = _OPERATIONS.get(path) if method == "POST" else None
+        where = urlsplit(base_url)
+        attributes: dict[str, str | int] = {
+            "gen_ai.provider.name": provider,
+            "server.address": where.hostname or "",
+            "server.port": where.port or (443 if where.scheme == "https" else 80),
+        }
+        if operation is not None:
+            attributes["gen_ai.operation.name"] = operation
+            if model:
+                attributes["gen_ai.request.model"] = model
+        name = f"{operation} {model}".strip() if operation else method
+        return self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=attributes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +218,7 @@ class Telemetry:
             listener(result)
 
     @contextmanager
-    def turn_span(self, operation: str, *, model: str, provider: str) -> Iterator[trace.Span]:
+    def turn_span(self, operation: str, *, model: str, provider: str) -> Iterator[Span]:
         """Trace the judgement of one turn, and note what its request asks of the upstream."""
         call = current_call()
         call.operation, call.model, call.provider = operation, model, provider
@@ -186,130 +255,68 @@ class Telemetry:
         self._redacted.inc(entries)
 
 
-class AuditLog:
-    """Records administrative actions, also failed ones, in the log and in a file if named."""
+def finish_request(span: Span, route: str, status: int) -> None:
+    """Name a request's span by its route, and mark it as failed where the service failed."""
+    span.set_attribute("http.route", route)
+    if status:
+        span.set_attribute("http.response.status_code", status)
+    if status >= 500:
+        fail(span, str(status))
 
-    def __init__(
-        self,
-        path: str | None,
-        *,
-        clock: Callable[[], float],
-        on_label: Callable[[str, str, str], None] | None = None,
-    ) -> None:
-        self._path = path
-        self._clock = clock
-        self._on_label = on_label
-        if path is not None:
-            self._append(path, "")
 
-    @contextmanager
-    def action(
-        self,
-        actor: str,
-        action: str,
-        target: str,
-        *,
-        done: str = "done",
-        tenant: str = "default",
-    ) -> Iterator[None]:
-        """Record an action before the block does it, and its outcome after it.
+def fail(span: Span, kind: str) -> None:
+    """Mark a span as failed."""
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR))
 
-        Raises ConfigError where the first record cannot be written, so that nothing is done
-        without a trace. `done` is the outcome of a block that does not raise. `on_label` is
-        told of labels, with session, tenant and outcome.
-        """
-        self.record(actor, action, target, "begun", tenant=tenant)
-        try:
-            yield
-        except Exception as error:
-            self._record_outcome(actor, action, target, type(error).__name__, tenant)
-            raise
-        self._record_outcome(actor, action, target, done, tenant)
-        if action == "label" and self._on_label is not None:
-            self._on_label(target, tenant, done)
 
-    def record(
-        self, actor: str, action: str, target: str, outcome: str, *, tenant: str = "default"
-    ) -> None:
-        """Record that `actor` did `action` to `target`, which is of `tenant`."""
-        fields = {
-            "actor": actor or "local",
-            "action": action,
-            "target": target,
-            "tenant": tenant,
-            "outcome": outcome,
+def inject(span: Span, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers with the trace context of `span` in place of the client's."""
+    carrier: MutableMapping[str, str] = {}
+    propagate.inject(carrier, context=trace.set_span_in_context(span))
+    return {**headers, **carrier}
+
+
+def note_answer(span: Span, content: bytes) -> None:
+    """Add to an upstream's span what its answer says of model, tokens and ends."""
+    if not span.is_recording():
+        return
+    with suppress(ValueError, TypeError, AttributeError, RecursionError):
+        body = json.loads(content)
+        usage = body.get("usage") or {}
+        reasons = [str(choice.get("finish_reason")) for choice in body.get("choices") or ()]
+        found = {
+            "gen_ai.response.id": body.get("id"),
+            "gen_ai.response.model": body.get("model"),
+            "gen_ai.usage.input_tokens": usage.get("prompt_tokens"),
+            "gen_ai.usage.output_tokens": usage.get("completion_tokens"),
+            "gen_ai.response.finish_reasons": reasons or None,
         }
-        AUDIT.log(logging.INFO, "audit", extra={"fields": fields})
-        if self._path is not None:
-            at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
-            self._append(self._path, json.dumps({"time": at, **fields}) + "\n")
-
-    def _record_outcome(
-        self, actor: str, action: str, target: str, outcome: str, tenant: str
-    ) -> None:
-        try:
-            self.record(actor, action, target, outcome, tenant=tenant)
-        except ConfigError as error:
-            # The action cannot be undone, and its beginning is on record.
-            log(logging.ERROR, "audit outcome not recorded", error=error)
-
-    def _append(self, path: str, line: str) -> None:
-        try:
-            file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
-            try:
-                os.write(file, line.encode())
-            finally:
-                os.close(file)
-        except OSError as error:
-            raise ConfigError(
-                f"The audit file {path} cannot be written: {error.strerror}."
-            ) from None
+        for name, value in found.items():
+            if isinstance(value, str | int | list):
+                span.set_attribute(name, value)
 
 
-class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON.
+def set_up_traces(env: Mapping[str, str] | None = None) -> bool:
+    """Export spans where the usual variables name an OTLP endpoint; return whether they do.
 
-    An exception is written as its type and place: its message may quote user text.
+    Needs the extra `otel`. An application that has set up the SDK itself is left alone.
     """
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        line: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "event": record.getMessage(),
-        }
-        fields = getattr(record, "fields", None)
-        if isinstance(fields, dict):
-            line |= fields
-        if record.exc_info and record.exc_info[0] is not None:
-            line["error"] = record.exc_info[0].__name__
-            line["where"] = _where(record)
-        return json.dumps(line, ensure_ascii=True, default=str)
-
-
-def log(level: int, event: str, /, *, error: BaseException | None = None, **fields: Field) -> None:
-    """Write one event."""
-    LOGGER.log(level, event, extra={"fields": fields}, exc_info=error)
-
-
-def set_up_logs(level: str, stream: TextIO | None = None) -> None:
-    """Send our logs and the server's to `stream` (standard error) as JSON."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    for name in ("promptguard", "uvicorn"):
-        logger = logging.getLogger(name)
-        logger.handlers = [handler]
-        logger.propagate = False
-        logger.setLevel(level.upper() if name == "promptguard" else logging.WARNING)
-
-
-def _where(record: logging.LogRecord) -> list[str]:
-    trace = record.exc_info[2] if record.exc_info else None
-    places = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        places.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}:{code.co_name}")
-        trace = trace.tb_next
-    return places[-6:]
+    env = os.environ if env is None else env
+    if not (env.get(ENDPOINT) or env.get(TRACES_ENDPOINT)):
+        return False
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise ConfigError(
+            f"{ENDPOINT} is set, and to export traces needs the extra `otel`: "
+            "pip install 'ayniguard[otel]'."
+        ) from None
+    resource = Resource.create({"service.name": NAME, "service.version": __version__})
+    provider = TracerProvider(resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    return True

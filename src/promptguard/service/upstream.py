@@ -19,8 +19,7 @@ from promptguard.errors import CircuitOpen, ConfigError, ProviderError, Provider
 from promptguard.providers import Endpoint
 from promptguard.service.errors import ApiError
 from promptguard.service.lanes import Call, current_call
-from promptguard.service.telemetry import Telemetry
-from promptguard.service.tracing import fail, inject, note_answer
+from promptguard.service.telemetry import Telemetry, fail, inject, note_answer
 
 # Allow-lists in both directions: our own keys, cookies and routing headers stay here.
 _PASSED_ON = (

@@ -25,7 +25,8 @@ from promptguard.config import WebhookConfig
 from promptguard.errors import ConfigError
 from promptguard.providers.backoff import delay_s, is_retryable
 from promptguard.service.auth import is_loopback
-from promptguard.service.telemetry import Telemetry, log
+from promptguard.service.logs import log
+from promptguard.service.telemetry import Telemetry
 from promptguard.turns.result import TurnResult
 
 SIGNATURE = "x-promptguard-signature"

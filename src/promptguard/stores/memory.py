@@ -22,9 +22,8 @@ from promptguard.queries import (
     TurnQuery,
     TurnRow,
     fits_label,
-    is_demo,
 )
-from promptguard.state import SessionState, TranscriptEntry
+from promptguard.state import SessionState, TranscriptEntry, is_demo
 from promptguard.stores.feed import ChangeFeed
 from promptguard.stores.redaction import without_old_text
 from promptguard.stores.rows import (

@@ -10,9 +10,8 @@ from typing import TypeVar
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.queries import (
     StoredTurn,
-    is_demo,
 )
-from promptguard.state import SessionState
+from promptguard.state import SessionState, is_demo
 from promptguard.stores.postgres_connection import Connection
 from promptguard.stores.questions import Question
 from promptguard.stores.redaction import without_old_text

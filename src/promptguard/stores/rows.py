@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from promptguard.conversation import Role
 from promptguard.errors import DataError, InputError, StoreError, VersionConflict
 from promptguard.protocols import SessionKey, SessionLabel
-from promptguard.queries import StoredTurn, is_demo
-from promptguard.state import SessionState, TranscriptEntry
+from promptguard.queries import StoredTurn
+from promptguard.state import SessionState, TranscriptEntry, is_demo
 from promptguard.verdict import Action, Verdict
 
 MAX_SESSION_ID = 512

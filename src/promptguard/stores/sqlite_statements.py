@@ -9,9 +9,8 @@ from typing import NamedTuple, TypeVar
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.queries import (
     StoredTurn,
-    is_demo,
 )
-from promptguard.state import SessionState
+from promptguard.state import SessionState, is_demo
 from promptguard.stores.questions import Question, state_of
 from promptguard.stores.redaction import without_old_text
 from promptguard.stores.rows import (

@@ -20,9 +20,9 @@ from promptguard.service.dashboard import mount_dashboard
 from promptguard.service.dashboard.access import Access, DashboardContext, Visitor
 from promptguard.service.dashboard.components import Frame, Tag
 from promptguard.service.decisions import Decisions
+from promptguard.service.logs import AuditLog
 from promptguard.service.settings import LiveSettings, Reloader
-from promptguard.service.telemetry import AuditLog, Telemetry
-from promptguard.service.tracing import Tracing
+from promptguard.service.telemetry import Telemetry, Tracing
 from promptguard.stores.memory import MemoryStore
 from promptguard.testing import FakeEncoder
 from promptguard.turns.judge import TurnJudge

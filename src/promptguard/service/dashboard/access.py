@@ -29,8 +29,8 @@ from promptguard.service.auth import Authenticator, Principal, local_only_error
 from promptguard.service.auth import Scope as KeyScope
 from promptguard.service.dashboard.templates import render
 from promptguard.service.decisions import Decisions
+from promptguard.service.logs import AuditLog
 from promptguard.service.settings import LiveSettings
-from promptguard.service.telemetry import AuditLog
 from promptguard.service.what_if import WhatIf
 
 PATH = "/dashboard"

@@ -14,8 +14,8 @@ from promptguard.controller import Controller
 from promptguard.errors import ConfigError
 from promptguard.model.artifact import bundled
 from promptguard.service.decisions import Decisions
+from promptguard.service.logs import AuditLog
 from promptguard.service.settings import LiveSettings
-from promptguard.service.telemetry import AuditLog
 
 PAGE_TIMEOUT_S = 20.0
 
@@ -61,11 +61,11 @@ def mount_dashboard(
     )
     context = DashboardContext(
         controller=controller,
-        access=Access(lambda: live.service().keys, clock=clock),
+        access=Access(lambda: live.current.service.keys, clock=clock),
         audit=audit,
         decisions=decisions,
         live=live,
-        report=lambda: _report_of(live.service().quality_report),
+        report=lambda: _report_of(live.current.service.quality_report),
         clock=clock,
     )
     mounted = next(r for r in app.routes if isinstance(r, Mount) and r.app is core.app)

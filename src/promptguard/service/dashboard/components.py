@@ -202,7 +202,7 @@ def session_url(base: str, key: SessionKey) -> str:
 
 
 def _has_manual(request: Request) -> bool:
-    return manual_folder(context_of(request).live.service().docs_folder) is not None
+    return manual_folder(context_of(request).live.current.service.docs_folder) is not None
 
 
 def _main_of(client: Client) -> Element:

@@ -110,7 +110,7 @@ class WhatIfPanel:
     @property
     def _may_apply(self) -> bool:
         # Settings hold for everybody, and an administrator is one of a single tenant.
-        tenants = {key.tenant for key in self.context.live.service().keys}
+        tenants = {key.tenant for key in self.context.live.current.service.keys}
         return self.visitor.may(Scope.ADMIN) and tenants <= {self.visitor.tenant}
 
     async def _apply(self, choice: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,6 +28,7 @@ from promptguard.service.replies import ReplyRecorder
 from promptguard.service.responses_wire import ResponsesWire
 from promptguard.service.routes.chat_openapi import CHAT, MODELS, described
 from promptguard.service.sessions import Owner, given_session_id
+from promptguard.service.settings import LiveSettings
 from promptguard.service.streaming import EventStream, StreamedReply
 from promptguard.service.upstream import Upstream, headers_back, while_connected
 from promptguard.service.verdicts import verdict_headers
@@ -69,11 +70,11 @@ class KnownAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """Admits, forwards and answers conversations. `config` returns the settings in force."""
+    """Admits, forwards and answers conversations."""
 
     recorder: ReplyRecorder
     upstream: Upstream
-    config: Callable[[], ServiceConfig]
+    live: LiveSettings
     authenticator: Authenticator
     answers: KnownAnswers = field(default_factory=KnownAnswers)
 
@@ -95,7 +96,7 @@ class Gateway:
 
     async def answer(self, request: Request, wire: Wire) -> Response:
         """Answer one request in its own format, errors included."""
-        principal, config = permitted(request, Scope.GUARD), self.config()
+        principal, config = permitted(request, Scope.GUARD), self.live.current.service
         try:
             asked = await computed(wire.read_request, await request.body(), self.limits(config))
             owner = Owner(principal=principal, end_user=asked.end_user)
@@ -144,7 +145,7 @@ class Gateway:
 
     def blocked_error(self, text: str) -> ApiError:
         """Return the error for a blocked turn where blocks are errors."""
-        return ApiError(400, text, code=self.config().block_code, param="messages")
+        return ApiError(400, text, code=self.live.current.service.block_code, param="messages")
 
     async def _fetched(self, request: Request, path: str) -> Response:
         permitted(request, Scope.GUARD)
@@ -168,7 +169,7 @@ class Gateway:
     def _blocked(self, turn: _Turn) -> Response:
         admission = turn.admission
         text = admission.result.reply or self.recorder.refusal
-        is_error = self.config().block_style == "error"
+        is_error = self.live.current.service.block_style == "error"
         # With an error the client gets no assistant message: its history goes on without one.
         reply = None if is_error else ComparableMessage.of(Role.ASSISTANT, text)
         self.recorder.intake.remember(admission, admission.state, reply)
@@ -200,7 +201,7 @@ class Gateway:
         text = self.recorder.refusal
         await self.recorder.record(turn.admission, text)
         cut = turn.cut()
-        if self.config().block_style == "error":
+        if self.live.current.service.block_style == "error":
             raise self.blocked_error(text).with_headers(cut.headers)
         return self._refused(cut, text)
 
@@ -239,7 +240,7 @@ class Gateway:
         except BaseException:
             await opened.aclose()
             raise
-        config = self.config()
+        config = self.live.current.service
         reply = StreamedReply(
             wire=turn.wire,
             admission=admission,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from promptguard.config import ServiceConfig
 from promptguard.service.anthropic_wire import MessagesWire
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.body import Limits, read_json
@@ -21,6 +20,7 @@ from promptguard.service.openai_wire import ChatWire
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.responses_wire import ResponsesWire
 from promptguard.service.sessions import Owner, given_session_id
+from promptguard.service.settings import LiveSettings
 from promptguard.service.verdicts import verdict_headers
 from promptguard.service.wire import GuardedRequest, Wire
 
@@ -40,7 +40,7 @@ class CheckApi:
     """Handler of the check routes."""
 
     recorder: ReplyRecorder
-    config: Callable[[], ServiceConfig]
+    live: LiveSettings
 
     async def check(self, request: Request, path: str = "") -> Response:
         """Answer 200 where a request may pass and 403 where not; no body, or none of ours, passes.
@@ -53,7 +53,7 @@ class CheckApi:
         wire = _wire_of(request, path, body)
         if wire is None:
             return Response(headers={"x-promptguard-judged": "false"})
-        config = self.config()
+        config = self.live.current.service
         limits = Limits(
             max_messages=config.max_messages,
             max_chars=self.recorder.controller.config.max_chars,

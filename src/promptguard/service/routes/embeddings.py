@@ -37,7 +37,7 @@ class EmbeddingsApi:
         permitted(request, Scope.GUARD)
         raw = await request.body()
         contents, is_judged = await computed(
-            _contents, raw, self.gateway.limits(self.gateway.config())
+            _contents, raw, self.gateway.limits(self.gateway.live.current.service)
         )
         controller = self.gateway.recorder.controller
         findings = await asyncio.to_thread(offloaded, _judged, controller.judge, contents)

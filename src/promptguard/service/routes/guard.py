@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from promptguard.config import ServiceConfig
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.metrics import metrics_as_json
@@ -26,6 +24,7 @@ from promptguard.service.openai_wire import read_messages
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.routes.long_bodies import LongBodyRoute
 from promptguard.service.sessions import Owner, plain_id
+from promptguard.service.settings import LiveSettings
 from promptguard.service.verdicts import TurnView, turn_view, verdict_headers
 
 MAX_TEXT = 1_000_000
@@ -98,7 +97,7 @@ class GuardApi:
 
     recorder: ReplyRecorder
     guard: PromptGuard
-    config: Callable[[], ServiceConfig]
+    live: LiveSettings
 
     async def turn(self, request: Request, body: TurnRequest, response: Response) -> TurnView:
         """Judge one turn and record it; with `reply`, judge and record the answer as well."""
@@ -141,7 +140,7 @@ class GuardApi:
 
     def _limits(self) -> Limits:
         return Limits(
-            max_messages=self.config().max_messages,
+            max_messages=self.live.current.service.max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
 

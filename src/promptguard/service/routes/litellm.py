@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from promptguard.config import ServiceConfig
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.offload import offloaded
 from promptguard.risk.policy import STRIPPED
@@ -24,6 +23,7 @@ from promptguard.service.openai_wire import read_messages, shown_in
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.routes.long_bodies import LongBodyRoute
 from promptguard.service.sessions import Owner, given_session_id
+from promptguard.service.settings import LiveSettings
 from promptguard.service.verdicts import block_reason
 from promptguard.turns.exchanges import with_notice
 from promptguard.turns.judge import TurnJudge
@@ -86,7 +86,7 @@ class LitellmApi:
     """Handler of LiteLLM's route; `calls` finds the turn that a response answers."""
 
     recorder: ReplyRecorder
-    config: Callable[[], ServiceConfig]
+    live: LiveSettings
     calls: RecentCalls
 
     async def apply(self, request: Request, body: GuardrailRequest) -> GuardrailReply:
@@ -135,7 +135,7 @@ class LitellmApi:
         if is_bad:
             return GuardrailReply(action="BLOCKED", blocked_reason=self.recorder.refusal)
         # LiteLLM reads one number per choice and ignores a bare number.
-        holdback = [self.config().holdback_chars] * len(texts)
+        holdback = [self.live.current.service.holdback_chars] * len(texts)
         return GuardrailReply(action="NONE", stream_holdback_chars=holdback)
 
     @property
@@ -144,7 +144,7 @@ class LitellmApi:
 
     def _limits(self) -> Limits:
         return Limits(
-            max_messages=self.config().max_messages,
+            max_messages=self.live.current.service.max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
 
@@ -155,7 +155,7 @@ class LitellmApi:
             if isinstance(value, str) and value != _HIDDEN_HEADER
         }
         params = body.additional_provider_specific_params or {}
-        places = (*self.config().session_fields, "body:session_id")
+        places = (*self.live.current.service.session_fields, "body:session_id")
         session_id = given_session_id(places, headers, params)
         # A trace id names one request unless the client sets it, so it is the last resort for
         # bodies without a history by which the session could be found.

@@ -17,7 +17,7 @@ from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
 from promptguard.service.auth import Principal, Scope, permitted, principal_of
 from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.intake import Intake
-from promptguard.service.telemetry import AuditLog
+from promptguard.service.logs import AuditLog
 from promptguard.service.verdicts import (
     EnteredView,
     ExplanationView,
