@@ -19,7 +19,16 @@ from promptguard.rubrics.folding import fold
 _SECTION = "rubric"
 _OTHER_LANGUAGES = "any"
 _NEEDED_QUESTIONS = ("asks", "stop", "clause", "information", "negated")
-_PRESSURE = ("presses", "rejects", "grants")
+_PRESSURE = (
+    "presses",
+    "refutes",
+    "objects",
+    "doubts",
+    "reserves",
+    "affirms",
+    "yields",
+    "negates",
+)
 
 
 class Side(StrEnum):
@@ -99,7 +108,7 @@ class Group:
 class LanguageRules:
     """Everything known of one language. `questions` are groups by name; `scales` finds words
     that stand for a concept, with their sign: 1, -1 for the opposite, 0 for a plain synonym.
-    `pressure` has the three groups by which a claim is pressed, rejected and granted, or none."""
+    `pressure` has the groups by which a claim is pressed, rejected and granted, or none."""
 
     code: str
     wordings: tuple[Wording, ...]
@@ -138,7 +147,9 @@ class RubricPatterns:
     window_chars: int
     min_cosine: float
     compared_turns: int
+    objection_chars: int
     min_rejections: int
+    min_granted: int
     languages: Mapping[str, LanguageRules]
     foreign_words: frozenset[str]
 
@@ -160,7 +171,9 @@ def patterns_from(found: Iterable[Pack]) -> RubricPatterns:
         window_chars=int(numbers["window_chars"]),
         min_cosine=float(numbers["min_cosine"]),
         compared_turns=int(numbers["compared_turns"]),
+        objection_chars=int(numbers["objection_chars"]),
         min_rejections=int(numbers["min_rejections"]),
+        min_granted=int(numbers["min_granted"]),
         languages={pack.language: _language(pack) for pack in covered},
         foreign_words=frozenset(map(fold, foreign)),
     )
