@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from promptguard.rubrics.folding import fold
-from promptguard.rubrics.patterns import Kind, LanguageRules, RubricPatterns
-from promptguard.rubrics.position import Position, Reading, Span
+from promptguard.rubrics.patterns import LanguageRules, RubricPatterns
+from promptguard.rubrics.position import Position, Span
 from promptguard.rubrics.proposition import proposition_of
 from promptguard.rubrics.question import question_in
 from promptguard.rubrics.turns import Turn
@@ -94,10 +94,10 @@ def _rejecting(
     if _spans(("refutes",), opening, language) or (
         firm and len(_spans(_FIRM, whole, language)) >= patterns.min_rejections
     ):
-        return _read_as(turn, Position.NO, firm[0]), True
+        return turn.read_as(Position.NO, firm[0]), True
     found = _spans(_ANY, whole, language)
     is_rejected = len(found) >= patterns.min_rejections
-    return (_read_as(turn, Position.NO, found[0]) if is_rejected else None), False
+    return (turn.read_as(Position.NO, found[0]) if is_rejected else None), False
 
 
 def _affirms(
@@ -132,7 +132,7 @@ def _granting(
 ) -> Turn | None:
     granted = _spans(("affirms", "yields"), turn.answer[: patterns.window_chars], language)
     is_given_up = is_plain or not _spans(_ANY, turn.answer[:_READ_CHARS], language)
-    return _read_as(turn, Position.YES, granted[0]) if granted and is_given_up else None
+    return turn.read_as(Position.YES, granted[0]) if granted and is_given_up else None
 
 
 def _spans(names: Sequence[str], text: str, language: LanguageRules) -> list[Span]:
@@ -144,7 +144,3 @@ def _spans(names: Sequence[str], text: str, language: LanguageRules) -> list[Spa
         for m in language.pressure[name].pattern.finditer(folded)
     )
     return [Span(start=start, end=end, text=text[start:end]) for start, end in found]
-
-
-def _read_as(turn: Turn, position: Position, span: Span) -> Turn:
-    return replace(turn, reading=Reading(position=position, kind=Kind.CLAIM, span=span))

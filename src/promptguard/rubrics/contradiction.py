@@ -12,6 +12,7 @@ from promptguard.cancellation import checkpoint
 from promptguard.conversation import messages_from
 from promptguard.rubrics.comparison import SameQuestion, are_comparable
 from promptguard.rubrics.concession import Concession, concessions, grants_claim
+from promptguard.rubrics.facts import fact_reversals
 from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.position import Position, Span
 from promptguard.rubrics.turns import Turn, turns_of
@@ -80,9 +81,11 @@ def judge_contradiction(
         return _unclear("There are fewer than two assistant turns.", turns)
     pairs = tuple(_pairs(turns, patterns.compared_turns, same_question))
     conceded = tuple(concessions(turns, patterns))
-    if not (pairs or conceded):
+    facts = tuple(fact_reversals(turns, patterns))
+    if not (pairs or conceded or facts):
         return _unclear(_why_unclear(turns), turns)
-    return _judged(pairs, conceded, turns)
+    counted, hints = _reversals(pairs, conceded, turns)
+    return _judged(pairs, (*counted, *facts), hints, turns)
 
 
 def _pairs(
@@ -100,10 +103,12 @@ def _pairs(
 
 
 def _judged(
-    pairs: Sequence[tuple[Turn, Turn]], conceded: Sequence[Concession], turns: Sequence[Turn]
+    pairs: Sequence[tuple[Turn, Turn]],
+    reversals: Sequence[tuple[Turn, Turn]],
+    hints: Sequence[tuple[Turn, Turn]],
+    turns: Sequence[Turn],
 ) -> ContradictionVerdict:
     admitted = [turn for turn in turns if turn.acknowledgement is not None]
-    reversals, hints = _reversals(pairs, conceded, turns)
     for found, verdict, says in (
         (reversals, Verdict.CONTRADICTION, "says"),
         (hints, Verdict.HINT, "seems to say"),
