@@ -34,6 +34,8 @@ class Measure:
     precision_high: float
     recall: float
     base_rate: float
+    hints: int
+    hints_right: int
     unclear: float
     acknowledged: float
     clear: int
@@ -67,6 +69,8 @@ def measure(source: str, outcomes: list[tuple[Verdict, bool]]) -> Measure:
         precision_high=high,
         recall=hits / labelled if labelled else float("nan"),
         base_rate=labelled / n,
+        hints=counts[Verdict.HINT],
+        hints_right=sum(is_one for verdict, is_one in outcomes if verdict is Verdict.HINT),
         unclear=counts[Verdict.UNCLEAR] / n,
         acknowledged=counts[Verdict.ACKNOWLEDGED] / n,
         clear=len(clear),
@@ -94,13 +98,16 @@ def main() -> None:
     if options.as_json:
         print(json.dumps([asdict(item) for item in measures], indent=2))
         return
-    print("| source | n | contradictions | flagged | precision (95 %) | recall | unclear |")
-    print("|---|--:|--:|--:|---|--:|--:|")
+    print(
+        "| source | n | contradictions | flagged | precision (95 %) | recall | hints | right "
+        "| unclear |"
+    )
+    print("|---|--:|--:|--:|---|--:|--:|--:|--:|")
     for item in measures:
         print(
             f"| {item.source} | {item.n} | {item.base_rate:.0%} | {item.flagged} | "
             f"{item.precision:.2f} ({item.precision_low:.2f}-{item.precision_high:.2f}) | "
-            f"{item.recall:.3f} | {item.unclear:.0%} |"
+            f"{item.recall:.3f} | {item.hints} | {item.hints_right} | {item.unclear:.0%} |"
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from promptguard.conversation import Message
+from promptguard.core.decision import Label
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.decisions import Decision
 from promptguard.model.reading import ContextReading, DocumentReading, MessageReading
@@ -48,6 +49,7 @@ class LayerJudgement:
     """A judge's answer to a LayerTask.
 
     `is_blocked` is the judge's own decision, where it makes one; else the falsehood decides.
+    `finds` is the kind of violation, where the judge names it; else it is the evaluation type's.
     """
 
     value: Neutrosophic
@@ -57,6 +59,7 @@ class LayerJudgement:
     usage: Usage = field(default_factory=Usage)
     is_cached: bool = False
     is_blocked: bool | None = None
+    finds: Label | None = None
 
 
 class Judge(Protocol):

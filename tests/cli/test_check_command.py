@@ -153,6 +153,13 @@ def test_the_decision_is_told_in_one_sentence(model: str, text: str, said: str) 
     assert said in done.stdout.decode()
 
 
+def test_json_carries_the_sentence(model: str) -> None:
+    """Programs show it to people as the text output does."""
+    body = json.loads(check("bad", "--model", model, "--json").output)
+    assert body["sentence"].startswith("The text was blocked: it ")
+    assert body["sentence"] in check("bad", "--model", model).output
+
+
 def command(*arguments: str, **more) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "promptguard", *arguments],

@@ -76,13 +76,14 @@ def _english(old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("version = 3", "version = ", "not valid TOML"),
-        ("version = 3", "", "version"),
+        ("version = 4", "version = ", "not valid TOML"),
+        ("version = 4", "", "version"),
         ('name = "asks"', 'name = "begs"', "'asks'"),
         ('kind = "hesitation"', 'kind = "doubt"', "hesitation"),
         ('id = "en-yes"\nkind = "lead"\nname = "yes"', 'id = "en-yes"\nkind = "lead"', "no side"),
         ("{stop}", "{halt}", "halt"),
-        ('name = "grants"', 'name = "gives"', "needs all of presses, rejects, grants"),
+        ("love|enjoy|adore)\\b(.+)", "love|enjoy|adore)\\b.+", "en-likes needs one group"),
+        ('name = "yields"', 'name = "gives"', "needs all of presses, refutes"),
     ],
 )
 def test_a_broken_file_is_named(old, new, message) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,8 @@ def check(
     finally:
         guard.close_sync()
     if as_json:
-        click.echo(metrics_as_json(metrics))
+        body = {"sentence": told(metrics, given), **json.loads(metrics_as_json(metrics))}
+        click.echo(json.dumps(body, indent=2, ensure_ascii=False))
     else:
         _show(metrics, given)
     codes = {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from promptguard.config import LOCAL_MODEL, ControllerConfig, PromptGuardConfig
 from promptguard.conversation import Message, Role, messages_from
+from promptguard.core.decision import Label
 from promptguard.core.layers import ROLE_CONFUSION_F
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import EvaluationError, ModelError
@@ -32,6 +33,7 @@ from promptguard.turns.walk import walk
 from promptguard.verdict import Action, Verdict
 
 KINDS = ("manipulative", "extractive", "harmful")
+_OVERRIDES = (Feature.OVERRIDDEN_RULES, Feature.NEW_ROLE, Feature.FORCED_ANSWER)
 _Finding = tuple[Neutrosophic, str]
 
 DECISION = ROLE_CONFUSION_F
@@ -112,6 +114,7 @@ class LocalJudge:
             model=self.name,
             reasoning=reasoning,
             is_blocked=None if verdict is None else verdict.action is Action.BLOCK,
+            finds=self._kind(reading),
         )
 
     def _ayni_relational(self, reading: LayerReading, _task: LayerTask) -> _Finding:
@@ -128,23 +131,32 @@ class LocalJudge:
 
     def _semantic(self, reading: LayerReading) -> float:
         harmful = self._falsehood(reading, "harmful")
-        if self._is_extraction(reading):
+        if self._kind(reading) is Label.EXTRACTIVE:
             return harmful
         return max(harmful, self._falsehood(reading, "manipulative"))
 
     def _structural(self, reading: LayerReading) -> float:
         by_features = structure().falsehood(reading.findings)
-        if not (reading.findings.stated or self._is_extraction(reading)):
+        is_form = any(feature not in _OVERRIDES for feature in reading.findings.stated)
+        if not is_form and self._kind(reading) is Label.MANIPULATIVE:
             return by_features
         return either(self._falsehood(reading, "extractive"), by_features)
 
-    def _is_extraction(self, reading: LayerReading) -> bool:
+    def _kind(self, reading: LayerReading) -> Label:
         """Say which of two kinds it is: the readers give most attacks a little of both.
 
-        Counting both would make the two views one.
+        Counting both would make the two views one. What its words ask of the assistant comes
+        before the readers: to tell what is hidden, then to drop its rules.
         """
-        extractive = self._falsehood(reading, "extractive")
-        return extractive > self._falsehood(reading, "manipulative")
+        stated = reading.findings.stated
+        if Feature.HIDDEN_TEXT in stated:
+            return Label.EXTRACTIVE
+        if any(feature in _OVERRIDES for feature in stated):
+            return Label.MANIPULATIVE
+        extractive, *others = (
+            self._falsehood(reading, kind) for kind in ("extractive", "manipulative", "harmful")
+        )
+        return Label.EXTRACTIVE if extractive > max(others) else Label.MANIPULATIVE
 
     def _trust_trajectory(self, reading: LayerReading, task: LayerTask) -> _Finding:
         if Feature.EARLIER_AGREEMENT not in reading.findings.stated:

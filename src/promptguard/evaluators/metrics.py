@@ -229,10 +229,15 @@ def _detection_f(result: LayerResult, config: PromptGuardConfig) -> float:
 
 def _finding(layers: Sequence[LayerResult]) -> Label:
     return finding_of(
-        (one.value.falsehood, evaluation_prompt(one.evaluation_type).finds)
-        for layer in layers
-        for one in layer.evaluations
+        (one.value.falsehood, _kind_of(one)) for layer in layers for one in layer.evaluations
     )
+
+
+def _kind_of(found: TypeResult) -> Label:
+    """Return the kind that the judge with the highest falsehood names, else the type's."""
+    worst = max(found.judgements, key=lambda one: one.value.falsehood, default=None)
+    named = None if worst is None else worst.finds
+    return named or evaluation_prompt(found.evaluation_type).finds
 
 
 def _threshold(evaluations: Sequence[TypeResult], config: PromptGuardConfig) -> float:

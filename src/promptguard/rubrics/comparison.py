@@ -46,8 +46,10 @@ def _stays_on_question(first: Turn, second: Turn, language: LanguageRules) -> bo
     if not (first.has_statement or second.has_statement):
         return _is_put_again(second, language)
     bare = [turn for turn in (first, second) if not turn.has_statement]
-    if not all(is_normative(turn.question, language) for turn in bare):
-        return False
+    if not is_normative(second.question, language):
+        # What should be is no answer to it: two such statements are on one thing or on two.
+        is_one = shared(first.on, second.on) >= language.min_shared
+        return not bare and (is_one or first.on.words == second.on.words)
     earlier = Proposition(words=first.asks.words | first.on.words)
     return not second.on.words or shared(earlier, second.on) >= language.min_shared
 

@@ -11,16 +11,18 @@ from enum import StrEnum
 from promptguard.cancellation import checkpoint
 from promptguard.conversation import messages_from
 from promptguard.rubrics.comparison import SameQuestion, are_comparable
-from promptguard.rubrics.concession import concessions
+from promptguard.rubrics.concession import Concession, concessions, grants_claim
+from promptguard.rubrics.facts import fact_reversals
 from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.position import Position, Span
 from promptguard.rubrics.turns import Turn, turns_of
 
 
 class Verdict(StrEnum):
-    """What became of the assistant's position."""
+    """What became of the assistant's position; a hint is worth a look and flags nothing."""
 
     CONTRADICTION = "contradiction"
+    HINT = "hint"
     ACKNOWLEDGED = "acknowledged"
     CONSISTENT = "consistent"
     UNCLEAR = "unclear"
@@ -79,9 +81,11 @@ def judge_contradiction(
         return _unclear("There are fewer than two assistant turns.", turns)
     pairs = tuple(_pairs(turns, patterns.compared_turns, same_question))
     conceded = tuple(concessions(turns, patterns))
-    if not (pairs or conceded):
+    facts = tuple(fact_reversals(turns, patterns))
+    if not (pairs or conceded or facts):
         return _unclear(_why_unclear(turns), turns)
-    return _judged(pairs, conceded, turns)
+    counted, hints = _reversals(pairs, conceded, turns)
+    return _judged(pairs, (*counted, *facts), hints, turns)
 
 
 def _pairs(
@@ -100,28 +104,24 @@ def _pairs(
 
 def _judged(
     pairs: Sequence[tuple[Turn, Turn]],
-    conceded: Sequence[tuple[Turn, Turn]],
+    reversals: Sequence[tuple[Turn, Turn]],
+    hints: Sequence[tuple[Turn, Turn]],
     turns: Sequence[Turn],
 ) -> ContradictionVerdict:
     admitted = [turn for turn in turns if turn.acknowledgement is not None]
-    last = {
-        (turn.question, turn.stance.is_affirmed): turn.index for turn in turns if turn.is_on_claim
-    }
-    reversals = [
-        (a, b)
-        for a, b in pairs
-        if a.stance.contradicts(b.stance) and not (a.is_on_claim and _is_wavering(a, b, last))
-    ]
-    reversals += conceded
-    for first, second in reversals:
-        if _acknowledgement(first, second, admitted) is None:
-            reason = (
-                f"Message {second.index} says {second.reading.position} where message "
-                f"{first.index} said {first.reading.position}, and no change is acknowledged."
-            )
-            return _verdict(Verdict.CONTRADICTION, reason, (first, second), turns, admitted)
-    if reversals:
-        first, second = reversals[0]
+    for found, verdict, says in (
+        (reversals, Verdict.CONTRADICTION, "says"),
+        (hints, Verdict.HINT, "seems to say"),
+    ):
+        for first, second in found:
+            if _acknowledgement(first, second, admitted) is None:
+                reason = (
+                    f"Message {second.index} {says} {second.reading.position} where message "
+                    f"{first.index} said {first.reading.position}, and no change is acknowledged."
+                )
+                return _verdict(verdict, reason, (first, second), turns, admitted)
+    if reversals or hints:
+        first, second = (*reversals, *hints)[0]
         reason = (
             f"Message {second.index} reverses message {first.index} and the change is acknowledged."
         )
@@ -129,6 +129,30 @@ def _judged(
     first, second = pairs[-1]
     reason = f"Messages {first.index} and {second.index} take the same side."
     return _verdict(Verdict.CONSISTENT, reason, (first, second), turns, admitted)
+
+
+def _reversals(
+    pairs: Sequence[tuple[Turn, Turn]], conceded: Sequence[Concession], turns: Sequence[Turn]
+) -> tuple[list[tuple[Turn, Turn]], list[tuple[Turn, Turn]]]:
+    """Return the reversals that count, and those that are only a hint.
+
+    Where the user's claim is judged, agreement with a reserve may be about something else.
+    """
+    last = {
+        (turn.question, turn.stance.is_affirmed): turn.index for turn in turns if turn.is_on_claim
+    }
+    opposed = [
+        (a, b)
+        for a, b in pairs
+        if a.stance.contradicts(b.stance) and not (a.is_on_claim and _is_wavering(a, b, last))
+    ]
+    counted = [
+        (a, b) for a, b in opposed if not a.is_on_claim or grants_claim(b, shipped_patterns())
+    ]
+    hints = [pair for pair in opposed if pair not in counted]
+    counted += [(one.first, one.second) for one in conceded if one.is_plain]
+    hints += [(one.first, one.second) for one in conceded if not one.is_plain]
+    return counted, hints
 
 
 def _is_wavering(first: Turn, second: Turn, last: Mapping[tuple[str, bool], int]) -> bool:

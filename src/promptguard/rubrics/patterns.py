@@ -19,7 +19,16 @@ from promptguard.rubrics.folding import fold
 _SECTION = "rubric"
 _OTHER_LANGUAGES = "any"
 _NEEDED_QUESTIONS = ("asks", "stop", "clause", "information", "negated")
-_PRESSURE = ("presses", "rejects", "grants")
+_PRESSURE = (
+    "presses",
+    "refutes",
+    "objects",
+    "doubts",
+    "reserves",
+    "affirms",
+    "yields",
+    "negates",
+)
 
 
 class Side(StrEnum):
@@ -96,10 +105,27 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FactWording:
+    """How a speaker affirms or denies a fact of its own; a group in a pattern is what it is on."""
+
+    entry: Entry
+    patterns: tuple[Any, ...]
+    unless: Any
+
+    def on(self, clause: str) -> str:
+        """Return what a folded clause says it of, or nothing."""
+        if self.unless is not None and self.unless.search(clause):
+            return ""
+        matches = (pattern.search(clause) for pattern in self.patterns)
+        return next((found.group(1) for found in matches if found), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageRules:
     """Everything known of one language. `questions` are groups by name; `scales` finds words
     that stand for a concept, with their sign: 1, -1 for the opposite, 0 for a plain synonym.
-    `pressure` has the three groups by which a claim is pressed, rejected and granted, or none."""
+    `pressure` has the groups by which a claim is pressed, rejected and granted, or none.
+    `facts` are what a speaker says of itself, `general` finds words for cases of a thing."""
 
     code: str
     wordings: tuple[Wording, ...]
@@ -108,6 +134,8 @@ class LanguageRules:
     denials: Mapping[str, Group]
     pressure: Mapping[str, Group]
     questions: Mapping[str, Group]
+    facts: tuple[FactWording, ...]
+    general: WordList[str]
     scales: WordList[tuple[str, int]]
     ignored: frozenset[str]
     function_words: frozenset[str]
@@ -138,7 +166,9 @@ class RubricPatterns:
     window_chars: int
     min_cosine: float
     compared_turns: int
+    objection_chars: int
     min_rejections: int
+    min_granted: int
     languages: Mapping[str, LanguageRules]
     foreign_words: frozenset[str]
 
@@ -160,7 +190,9 @@ def patterns_from(found: Iterable[Pack]) -> RubricPatterns:
         window_chars=int(numbers["window_chars"]),
         min_cosine=float(numbers["min_cosine"]),
         compared_turns=int(numbers["compared_turns"]),
+        objection_chars=int(numbers["objection_chars"]),
         min_rejections=int(numbers["min_rejections"]),
+        min_granted=int(numbers["min_granted"]),
         languages={pack.language: _language(pack) for pack in covered},
         foreign_words=frozenset(map(fold, foreign)),
     )
@@ -186,6 +218,8 @@ def _language(pack: Pack) -> LanguageRules:
         denials={entry.name: _group(entry) for entry in pack.of_kind("denial")},
         pressure=_pressure(pack),
         questions=questions,
+        facts=tuple(_fact(entry) for entry in pack.of_kind("fact")),
+        general=WordList(_general(pack), _folded_term),
         scales=WordList(_scales(pack), _folded_term),
         ignored=_words(pack, "ignored"),
         function_words=_words(pack, "function"),
@@ -207,6 +241,13 @@ def _wording(entry: Entry) -> Wording:
         patterns=tuple(compiled(pattern, entry) for pattern in entry.patterns),
         unless=_unless(entry),
     )
+
+
+def _fact(entry: Entry) -> FactWording:
+    patterns = tuple(compiled(pattern, entry) for pattern in entry.patterns)
+    if any(pattern.groups != 1 for pattern in patterns):
+        raise DataError(f"{entry.id} needs one group in each pattern: what the fact is on.")
+    return FactWording(entry=entry, patterns=patterns, unless=_unless(entry))
 
 
 def _group(entry: Entry) -> Group:
@@ -237,6 +278,12 @@ def _scales(pack: Pack) -> Iterator[tuple[str, tuple[str, int]]]:
             for word in entry.words:
                 sign = (1 if entry.weight > 0 else -1) if is_scale else 0
                 yield word, (entry.name, sign)
+
+
+def _general(pack: Pack) -> Iterator[tuple[str, str]]:
+    for entry in pack.of_kind("general"):
+        for word in entry.words:
+            yield word, entry.name
 
 
 def _folded_term(word: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar
 
@@ -80,6 +80,10 @@ class Turn:
     def has_statement(self) -> bool:
         """Whether more than yes or no was said, if only by agreeing with it."""
         return self.reading.statement is not None or self.reading.kind is Kind.AGREEMENT
+
+    def read_as(self, position: Position, span: Span) -> Turn:
+        """Return the turn with another reading: which side `span` takes on what is at issue."""
+        return replace(self, reading=Reading(position=position, kind=Kind.CLAIM, span=span))
 
     @property
     def said(self) -> str:

@@ -1,0 +1,101 @@
+"""What an assistant says of itself, and later the opposite: "I have two dogs", "I have no pets"."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from promptguard.rubrics.folding import fold
+from promptguard.rubrics.patterns import LanguageRules, RubricPatterns
+from promptguard.rubrics.position import Position, Span
+from promptguard.rubrics.proposition import SYNONYM, proposition_of
+from promptguard.rubrics.turns import Turn
+
+_READ_CHARS = 2000
+"""Of a longer answer the beginning is read."""
+_MOST_MORE = 2
+"""Words that the affirmed fact may have beyond the denied one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something the speaker likes, has or does, or does not, in the words that name it.
+
+    `general` names what the words are cases of: who has a dog has a pet.
+    """
+
+    name: str
+    is_affirmed: bool
+    words: frozenset[str]
+    general: frozenset[str]
+    span: Span
+
+
+def fact_reversals(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[tuple[Turn, Turn]]:
+    """Yield two turns that affirm and deny one fact, with yes and no as readings."""
+    before: deque[tuple[Turn, tuple[Fact, ...]]] = deque(maxlen=patterns.compared_turns)
+    for second in turns:
+        language = second.language
+        found = () if language is None else facts_in(second.answer, language)
+        for first, earlier in before:
+            if first.language == language:
+                yield from _opposed(first, earlier, second, found)
+        if found:
+            before.append((second, found))
+
+
+def facts_in(text: str, language: LanguageRules) -> tuple[Fact, ...]:
+    """Return the facts that the clauses of `text` state."""
+    if not language.facts:
+        return ()
+    return tuple(
+        fact
+        for start, end in _clauses(fold(text[:_READ_CHARS]), language)
+        for fact in _facts_of(text, start, end, language)
+    )
+
+
+def _clauses(folded: str, language: LanguageRules) -> Iterator[tuple[int, int]]:
+    start = 0
+    for stop in language.questions["clause"].pattern.finditer(folded):
+        yield start, stop.start()
+        start = stop.end()
+    yield start, len(folded)
+
+
+def _facts_of(text: str, start: int, end: int, language: LanguageRules) -> Iterator[Fact]:
+    clause = fold(text[start:end])
+    for wording in language.facts:
+        on = wording.on(clause)
+        words = proposition_of(on, language).words if on else frozenset()
+        if words:
+            found = language.general.find(on)
+            yield Fact(
+                name=wording.entry.name,
+                is_affirmed=wording.entry.weight > 0,
+                words=words,
+                general=frozenset(f"{SYNONYM}{hit.term}" for hit in found),
+                span=Span(start=start, end=end, text=text[start:end]),
+            )
+
+
+def _opposed(
+    first: Turn, earlier: Sequence[Fact], second: Turn, found: Sequence[Fact]
+) -> Iterator[tuple[Turn, Turn]]:
+    for one in earlier:
+        for other in found:
+            if one.name == other.name and one.is_affirmed != other.is_affirmed:
+                yes, no = (one, other) if one.is_affirmed else (other, one)
+                if _denies(no, yes):
+                    yield _read(first, one), _read(second, other)
+
+
+def _denies(no: Fact, yes: Fact) -> bool:
+    """Say whether to deny the one is to deny the other: it must not name anything more."""
+    is_same = no.words <= yes.words and len(yes.words - no.words) <= _MOST_MORE
+    return is_same or no.words <= yes.general
+
+
+def _read(turn: Turn, fact: Fact) -> Turn:
+    return turn.read_as(Position.YES if fact.is_affirmed else Position.NO, fact.span)

@@ -1,0 +1,91 @@
+"""What an assistant says of itself must not change without a word."""
+
+import pytest
+
+from promptguard.rubrics.contradiction import Verdict, judge_contradiction, rubric
+from promptguard.rubrics.facts import facts_in
+from promptguard.rubrics.folding import fold
+from promptguard.rubrics.patterns import shipped_patterns
+
+LANGUAGES = shipped_patterns().languages
+WORDINGS = [
+    pytest.param(wording, id=wording.entry.id)
+    for language in LANGUAGES.values()
+    for wording in language.facts
+]
+
+
+def told(first: str, second: str) -> list[dict[str, str]]:
+    said = ("Tell me about you.", first, "And now?", second)
+    roles = ("user", "assistant") * 2
+    return [{"role": r, "content": c} for r, c in zip(roles, said, strict=True)]
+
+
+@pytest.mark.parametrize("wording", WORDINGS)
+def test_a_fact_matches_and_ignores_what_it_says(wording) -> None:
+    """`match` and `clean` in the data file are each entry's own tests."""
+    assert wording.entry.clean
+    for text in wording.entry.match:
+        assert wording.on(fold(text)), text
+    for text in wording.entry.clean:
+        assert not wording.on(fold(text)), text
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("I have two dogs.", "I don't have pets."),
+        ("I don't have any kids.", "I have a daughter. She is four."),
+        ("I have a car, and it's red.", "I do not own a car."),
+        ("I love to travel.", "Too bad, I hate to travel."),
+        ("I really don't like popcorn.", "Yes, I like popcorn!"),
+        ("I speak Latin.", "I don't speak Latin."),
+        ("I've been to Rome.", "Sorry, I have never been to Rome."),
+        ("I loved that film.", "I didn't like the film."),
+    ],
+)
+def test_a_fact_denied_is_a_contradiction(first: str, second: str) -> None:
+    """Whichever of the two comes first."""
+    assert rubric(told(first, second))
+    assert rubric(told(second, first))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("I have two dogs.", "I don't have a cat."),
+        ("I like tea.", "I don't like iced tea from the shop."),
+        ("I loved that film.", "I don't like films."),
+        ("I used to like popcorn.", "I don't like popcorn."),
+        ("I have a dog.", "I don't have a dog anymore."),
+        ("I have an idea.", "I have no idea."),
+        ("I speak Latin.", "I don't speak Greek."),
+        ("I love Rome.", "They hate Rome."),
+        ("I love it.", "I hate it."),
+        ("Ich mag Tee.", "Ich mag keinen Tee."),
+    ],
+)
+def test_another_fact_is_no_contradiction(first: str, second: str) -> None:
+    """Another thing, time or person, a narrower thing, or no word for what it is."""
+    assert not rubric(told(first, second))
+
+
+def test_the_verdict_names_both_clauses() -> None:
+    """With the side that each takes."""
+    verdict = judge_contradiction(told("Hello! I have two dogs.", "No, I don't have pets."))
+    assert verdict.first is not None
+    assert verdict.second is not None
+    assert (verdict.first.position, verdict.second.position) == ("yes", "no")
+    assert verdict.first.span is not None
+    assert verdict.first.span.text.strip() == "I have two dogs"
+
+
+def test_a_fact_taken_back_in_words_is_acknowledged() -> None:
+    """Who corrects itself does not contradict itself."""
+    verdict = judge_contradiction(told("I have a dog.", "I misspoke: I don't have a dog."))
+    assert verdict.verdict is Verdict.ACKNOWLEDGED
+
+
+def test_a_language_without_words_for_it_states_no_facts() -> None:
+    """Nothing is guessed."""
+    assert facts_in("Tengo un perro.", LANGUAGES["es"]) == ()
