@@ -75,14 +75,18 @@ e2e-large: $(READY)
 
 # The frameworks need environments of their own: some pin what others need newer. FRAMEWORKS names
 # those to test; `.ci/run` takes the first two.
-FRAMEWORKS ?= integrations integrations-litellm integrations-crewai integrations-pyrit
+FRAMEWORKS ?= integrations integrations-litellm integrations-crewai integrations-pyrit \
+  integrations-open-webui
 TESTS_integrations := tests/integrations tests/test_readme.py tests/batch/test_scan.py
 TESTS_integrations-litellm := $(addprefix tests/integrations/,\
   test_litellm.py test_litellm_proxy.py test_pages.py)
 TESTS_integrations-crewai := tests/integrations/test_crewai.py
 TESTS_integrations-pyrit := $(addprefix tests/integrations/,\
   test_pyrit.py test_garak.py test_pages.py)
+TESTS_integrations-open-webui := $(addprefix tests/integrations/,\
+  test_open_webui.py test_open_webui_program.py)
 WITHOUT_DEPENDENCIES_integrations-pyrit := requirements/garak.txt
+OVERRIDE_integrations-open-webui := --override requirements/without-torch.override
 
 integrations: $(FRAMEWORKS:%=tested-%)
 	if command -v node > /dev/null; then node --test packages/vercel-ai/test/; \
@@ -95,7 +99,7 @@ tested-%: $(VENV)-%/.ready
 
 $(VENV)-%/.ready: requirements/%.txt requirements/garak.txt | $(READY)
 	test -x $(VENV)-$*/bin/python || $(PYTHON) -m venv --without-pip $(VENV)-$*
-	$(BIN)/uv pip install --quiet --python $(VENV)-$*/bin/python --require-hashes -r $<
+	$(BIN)/uv pip install --quiet --python $(VENV)-$*/bin/python --require-hashes --no-deps -r $<
 	$(foreach lock,$(WITHOUT_DEPENDENCIES_$*),$(BIN)/uv pip install --quiet \
 	  --python $(VENV)-$*/bin/python --require-hashes --no-deps -r $(lock))
 	@touch $@
@@ -115,8 +119,8 @@ lock: $(READY)
 	  pyproject.toml requirements/run.in
 	$(COMPILE) --extra service --extra postgres -c requirements/dev.txt -o requirements/image.txt \
 	  pyproject.toml requirements/run.in
-	for name in $(FRAMEWORKS); do $(COMPILE) --extra service -o requirements/$$name.txt \
-	  pyproject.toml requirements/$$name.in || exit 1; done
+	$(foreach name,$(FRAMEWORKS),$(COMPILE) --extra service $(OVERRIDE_$(name)) \
+	  -o requirements/$(name).txt pyproject.toml requirements/$(name).in &&) true
 	$(COMPILE) --no-deps -o requirements/garak.txt requirements/garak.in
 
 # What is in the image, as CycloneDX JSON.

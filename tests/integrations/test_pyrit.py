@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytest.importorskip("pyrit", reason="pinned in requirements/integrations-pyrit.txt")
@@ -58,8 +60,31 @@ async def test_a_block_of_the_gateway_is_a_blocked_response(gateway: Gateway) ->
     assert answered.get_piece().response_error == "blocked"
 
 
-async def test_pyrits_own_scorer_counts_a_block_as_a_refusal() -> None:
-    """Without asking its model, where a block is an error and so has no words to look at."""
+async def test_pyrits_own_scorer_counts_the_default_reply_as_a_refusal(gateway: Gateway) -> None:
+    """Without asking its model, where it is told to read nothing of a blocked response."""
+    target, answered = await blocked_by(gateway.url)
+    scorer = SelfAskRefusalScorer(chat_target=target)
+    scorer.should_score_blocked_content = False
+    before = gateway.upstream.calls
+    assert (await scorer.score_async(answered))[0].get_value() is True
+    assert gateway.upstream.calls == before
+
+
+async def test_pyrits_own_scorer_shows_its_model_the_refusal_alone(gateway: Gateway) -> None:
+    """As it is: the words of the default reply, which the model then calls a refusal."""
+    _, answered = await blocked_by(gateway.url)
+    upstream = StubUpstream()
+    upstream.answers(json.dumps({"score_value": "True", "rationale": "r", "description": "d"}))
+    with live_upstream(upstream) as base:
+        model = OpenAIChatTarget(model_name="m", endpoint=f"{base}/v1", api_key="none")
+        scores = await SelfAskRefusalScorer(chat_target=model).score_async(answered)
+    assert scores[0].get_value() is True
+    asked = str(upstream.requests[-1]["messages"][-1]["content"])
+    assert f"response_to_evaluate_input: {ControllerConfig().refusal}\n" in asked
+
+
+async def test_pyrits_own_scorer_counts_an_error_as_a_refusal() -> None:
+    """Without asking its model: there are no words to look at."""
     upstream = StubUpstream()
     with live_upstream(upstream) as base, serving(base, block_style="error") as (url, _):
         target, answered = await blocked_by(f"{url}/v1")
