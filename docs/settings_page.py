@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -52,7 +53,7 @@ def page() -> str:
     parts = [_HEAD]
     for name, model in _sections("", Settings):
         heading = f"`{name}`" if name else "Top level"
-        parts.append(f"## {heading}\n\n{model.__doc__}\n\n{_table(model)}\n")
+        parts.append(f"## {heading}\n\n{inspect.getdoc(model)}\n\n{_table(model)}\n")
     return "\n".join(parts)
 
 

@@ -340,8 +340,6 @@ class ServiceConfig(_Settings):
     """Load the bundled conversations once into an empty store."""
     weights_folder: str | None = None
     """Folder whose weights files (`*.toml`) the review page tries out and applies."""
-    docs_folder: str = "site"
-    """Built site (`make docs`), served at /manual/; without one the package's own, if any."""
     quality_report: str = "benchmarks/published.json"
     """Validation report (JSON) that the quality page shows."""
 

@@ -44,6 +44,26 @@ def test_every_page_opens_in_both_themes(browser: Any, service: Served, theme: s
             visit.shoot(SCREENSHOTS / f"{name}-{theme}.png")
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_manual_is_reached_searched_and_read(browser: Any, service: Served, width: int) -> None:
+    """From a page of the dashboard to the section that was looked for, also on a phone."""
+    with visiting(browser, service.url, width=width) as visit:
+        page = visit.open("/")
+        page.locator("header").get_by_role("link", name="Manual").click()
+        page.get_by_role("searchbox").fill("block_style")
+        page.get_by_role("button", name="Find").click()
+        page.get_by_role("link", name="Blocks").click()
+        assert page.url.endswith("/manual/gateway.md#blocks")
+        assert page.locator("main h1").inner_text() == "Gateway"
+        page.locator("nav").get_by_role("link", name="Dashboard").click()
+        pictures = page.locator("main img")
+        assert pictures.count() > 5
+        assert page.evaluate(
+            "[...document.querySelectorAll('main img')].every(i => i.complete && i.naturalWidth)"
+        )
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
 def test_a_chat_is_blocked_explained_and_labelled(browser: Any, service: Served) -> None:
     """From the playground to the verdict, its reasons, and a person's word on it."""
     with visiting(browser, service.url) as visit:

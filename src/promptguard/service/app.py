@@ -30,8 +30,9 @@ from promptguard.service.intake import Intake
 from promptguard.service.lanes import LaneExecutor, lane_limits
 from promptguard.service.lifecycle import Background, Lifecycle, Retention, load_demo
 from promptguard.service.logs import AuditLog, log
-from promptguard.service.manual import mount_manual
+from promptguard.service.manual import add_manual, the_manual
 from promptguard.service.middleware import RequestMiddleware
+from promptguard.service.reference import add_reference
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.routes.chat import Gateway, chat_routes
 from promptguard.service.routes.check import CheckApi, check_routes
@@ -183,7 +184,10 @@ class Service:
         app.add_exception_handler(PromptGuardError, _on_promptguard_error)
         app.add_exception_handler(HTTPException, _on_http_error)
         self._add_routes(app, parts)
-        mount_manual(app, parts.settings.service.docs_folder)
+        manual = the_manual()
+        if manual is not None:
+            add_manual(app, manual)
+        add_reference(app, has_manual=manual is not None)
         if parts.settings.service.dashboard:
             # Imported on use: the dashboard brings NiceGUI, which is large.
             from promptguard.service.dashboard import mount_dashboard

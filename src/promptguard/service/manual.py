@@ -1,168 +1,218 @@
-"""The documentation that the service serves: the built site, and the reference of its own API.
+"""The manual: the pages of docs/, rendered when they are asked for, and a search over them.
 
-Both come from this host alone; their content security policies allow nothing else.
+An installed package has them in its data, a checkout beside its source. A page has the address of
+its file, so that the links in it lead to the others as they are.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
-from collections.abc import Iterator, Mapping
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 
+import yaml
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse
-from starlette.datastructures import MutableHeaders
-from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi.responses import FileResponse, HTMLResponse, Response
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import Markup
 
 from promptguard import __version__
 from promptguard.service.dashboard.templates import render
 
-MANUAL, API = "/manual", "/docs"
-_HEADERS = {
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",
-}
-_CLOSED = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-_API_POLICY = f"default-src 'none'; style-src 'unsafe-inline'; {_CLOSED}"
-_INLINE_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
+MANUAL = "/manual"
+FIRST = "index.md"
+_MARKDOWN = MarkdownIt("commonmark").enable("table")
+_MAX_QUERY_CHARS = 200
+_MAX_FOUND = 40
+_EXCERPT_CHARS = 160
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One route as the reference shows it; `fields` are (name, type, is_required, text)."""
+class Section:
+    """What stands under one heading, as plain text; `anchor` is empty for a page's beginning."""
 
-    method: str
-    path: str
-    summary: str
+    title: str
+    anchor: str
     text: str
-    group: str
-    fields: tuple[tuple[str, str, bool, str], ...] = ()
-    answers: tuple[tuple[str, str], ...] = ()
 
 
-def mount_manual(app: FastAPI, configured: str) -> None:
-    """Serve the reference at /docs, and the site at /manual/ where it was built."""
-    folder = manual_folder(configured)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page as it is shown."""
 
-    async def reference(_: Request) -> HTMLResponse:
-        body = app.openapi()
-        html = render("api", "page", operations_of(body), __version__, folder is not None)
-        return HTMLResponse(html, headers=_HEADERS | {"content-security-policy": _API_POLICY})
-
-    app.add_route(API, reference, methods=["GET"], include_in_schema=False)
-    if folder is not None:
-        site = StaticFiles(directory=folder, html=True)
-        app.mount(MANUAL, _Secured(site, _policy_of(folder)), name="manual")
+    path: str
+    title: str
+    html: Markup
+    sections: tuple[Section, ...]
 
 
-def manual_folder(configured: str) -> Path | None:
-    """Return the built site: the configured one, else the package's own; None without any."""
-    for folder in (Path(configured), Path(str(files("promptguard") / "data" / "manual"))):
-        if (folder / "index.html").is_file():
-            return folder
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A section that holds every word of a search."""
+
+    href: str
+    page: str
+    section: str
+    excerpt: str
+
+
+class Manual:
+    """The pages of one folder, in the order of the navigation."""
+
+    def __init__(self, folder: Path, navigation: Path) -> None:
+        self._folder = folder
+        named = yaml.safe_load(navigation.read_text("utf-8"))["nav"]
+        groups = [next(iter(group.items())) for group in named]
+        self.groups: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = tuple(
+            (name, tuple((path, _title(folder / path)) for path in _listed(paths)))
+            for name, paths in groups
+        )
+        self._paths = frozenset(path for _, pages in self.groups for path, _ in pages)
+        self._images = frozenset(f"images/{image.name}" for image in folder.glob("images/*.png"))
+        self._rendered: dict[str, Page] = {}
+
+    def page(self, path: str) -> Page | None:
+        """Return a page of the navigation."""
+        if path not in self._paths:
+            return None
+        if path not in self._rendered:
+            self._rendered[path] = _rendered(path, (self._folder / path).read_text("utf-8"))
+        return self._rendered[path]
+
+    def image(self, path: str) -> Path | None:
+        """Return the file of a picture on the pages."""
+        return self._folder / path if path in self._images else None
+
+    def search(self, query: str) -> list[Found]:
+        """Return the sections that hold every word, those with one in the heading first."""
+        words = query[:_MAX_QUERY_CHARS].casefold().split()
+        hits = [hit for hit in self._sections() if words and _holds(hit[1], words)]
+        hits.sort(key=lambda hit: not any(word in hit[1].title.casefold() for word in words))
+        return [_found(page, section, words[0]) for page, section in hits[:_MAX_FOUND]]
+
+    def _sections(self) -> Iterator[tuple[Page, Section]]:
+        for _, pages in self.groups:
+            for path, _ in pages:
+                page = self.page(path)
+                assert page is not None  # it is in the navigation
+                yield from ((page, section) for section in page.sections)
+
+
+@cache
+def the_manual() -> Manual | None:
+    """Return the manual of this installation; None where it was built without one."""
+    package = Path(str(files("promptguard")))
+    packed, checkout = package / "data" / "manual", package.parents[1]
+    for folder, navigation in (
+        (packed, packed / "mkdocs.yml"),
+        (checkout / "docs", checkout / "mkdocs.yml"),
+    ):
+        if navigation.is_file():
+            return Manual(folder, navigation)
     return None
 
 
-def operations_of(body: Mapping[str, object]) -> tuple[Operation, ...]:
-    """Return the routes of an OpenAPI description, in its order."""
-    return tuple(
-        Operation(
-            method=method.upper(),
-            path=path,
-            summary=str(route.get("summary", "")),
-            text=str(route.get("description", "")),
-            group=str(next(iter(_listed(route.get("tags"))), "service")),
-            fields=tuple(_fields(body, route)),
-            answers=tuple(
-                (str(status), str(_mapped(answer).get("description", "")))
-                for status, answer in _mapped(route.get("responses")).items()
-            ),
-        )
-        for path, methods in _mapped(body.get("paths")).items()
-        for method, route in ((name, _mapped(found)) for name, found in _mapped(methods).items())
-    )
-
-
-class _Secured:
-    """ASGI middleware that adds the security headers."""
-
-    def __init__(self, app: ASGIApp, policy: str) -> None:
-        self._app = app
-        self._headers = _HEADERS | {"content-security-policy": policy}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def secured(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(self._headers)
-            await send(message)
-
-        await self._app(scope, receive, secured)
-
-
-def _policy_of(folder: Path) -> str:
-    """Return the policy of a site: its own files, and the inline scripts that it was built with."""
-    scripts = {
-        script
-        for page in folder.rglob("*.html")
-        for script in _INLINE_SCRIPT.findall(page.read_bytes())
+def page_headers() -> dict[str, str]:
+    """Return the headers of a page of documentation, which nothing from elsewhere may enter."""
+    return {
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "referrer-policy": "same-origin",
+        "content-security-policy": _POLICY,
     }
-    hashes = sorted(
-        f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'"
-        for script in scripts
+
+
+def add_manual(app: FastAPI, manual: Manual) -> None:
+    """Serve the manual at /manual/."""
+
+    def show(request: Request) -> Response:  # Starlette calls it in a thread: pages are computed
+        path = request.path_params["path"] or FIRST
+        image = manual.image(path)
+        if image is not None:
+            return FileResponse(image, headers=page_headers())
+        query = request.query_params.get("q", "").strip()
+        page = manual.page(path)
+        up = "../" * path.count("/")
+        if query and page is not None:
+            found = manual.search(query)
+            html = render("manual", "results", manual.groups, up, __version__, query, found)
+        elif page is not None:
+            html = render("manual", "page", manual.groups, up, __version__, page)
+        else:
+            html = render("manual", "missing", manual.groups, up, __version__)
+        return HTMLResponse(html, 404 if page is None else 200, headers=page_headers())
+
+    app.add_route(f"{MANUAL}/{{path:path}}", show, methods=["GET"], include_in_schema=False)
+
+
+def _listed(paths: str | Sequence[str]) -> Sequence[str]:
+    return (paths,) if isinstance(paths, str) else paths
+
+
+def _title(page: Path) -> str:
+    first = page.read_text("utf-8").partition("\n")[0]
+    return first.removeprefix("# ").strip()
+
+
+def _rendered(path: str, text: str) -> Page:
+    tokens = _MARKDOWN.parse(text)
+    anchors: Counter[str] = Counter()
+    sections = [Section(title="", anchor="", text="")]
+    for token, content in pairwise(tokens):
+        if token.type == "heading_open":
+            title = _plain(content)
+            anchor = _anchor(title, anchors)
+            token.attrSet("id", anchor)
+            sections.append(Section(title=title, anchor=anchor, text=""))
+        elif content.type in ("inline", "fence"):
+            last = sections[-1]
+            more = f"{last.text} {_plain(content)}".strip()
+            sections[-1] = Section(title=last.title, anchor=last.anchor, text=more)
+    html = Markup(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))  # noqa: S704  # our own pages
+    title = next((section.title for section in sections if section.title), path)
+    return Page(path=path, title=title, html=html, sections=tuple(filter(_is_said, sections)))
+
+
+def _plain(token: Token) -> str:
+    """Return a token's words without marks of emphasis, links or code."""
+    if not token.children:
+        return token.content
+    return "".join(" " if child.type == "softbreak" else child.content for child in token.children)
+
+
+def _anchor(title: str, taken: Counter[str]) -> str:
+    """Return a heading's name in links, as the site's builder makes it."""
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode()
+    name = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
+    taken[name] += 1
+    return name if taken[name] == 1 else f"{name}_{taken[name] - 1}"
+
+
+def _is_said(section: Section) -> bool:
+    return bool(section.title or section.text)
+
+
+def _holds(section: Section, words: Sequence[str]) -> bool:
+    text = f"{section.title} {section.text}".casefold()
+    return all(word in text for word in words)
+
+
+def _found(page: Page, section: Section, word: str) -> Found:
+    at = max(section.text.casefold().find(word) - _EXCERPT_CHARS // 2, 0)
+    return Found(
+        href=f"{page.path}#{section.anchor}",
+        page=page.title,
+        section=section.title,
+        excerpt=section.text[at : at + _EXCERPT_CHARS],
     )
-    return (
-        f"default-src 'self'; script-src 'self' {' '.join(hashes)}; "
-        f"style-src 'self' 'unsafe-inline'; img-src 'self' data:; worker-src 'self'; {_CLOSED}"
-    )
-
-
-def _fields(
-    body: Mapping[str, object], route: Mapping[str, object]
-) -> Iterator[tuple[str, str, bool, str]]:
-    """Yield the parameters of a route and the fields of its body."""
-    for given in map(_mapped, _listed(route.get("parameters"))):
-        kind = _type_of(body, _mapped(given.get("schema")))
-        text = str(given.get("description", ""))
-        yield str(given.get("name", "")), kind, bool(given.get("required")), text
-    content = _mapped(_mapped(route.get("requestBody")).get("content"))
-    schema = _resolved(body, _mapped(_mapped(content.get("application/json")).get("schema")))
-    required = set(map(str, _listed(schema.get("required"))))
-    for name, found in _mapped(schema.get("properties")).items():
-        field = _mapped(found)
-        yield name, _type_of(body, field), name in required, str(field.get("description", ""))
-
-
-def _type_of(body: Mapping[str, object], schema: Mapping[str, object]) -> str:
-    """Return a schema's type in a few words."""
-    if choices := _listed(schema.get("anyOf")):
-        return " or ".join(_type_of(body, _mapped(choice)) for choice in choices)
-    if values := _listed(schema.get("enum")):
-        return " | ".join(map(str, values))
-    if reference := str(schema.get("$ref", "")):
-        return reference.rpartition("/")[2]
-    if schema.get("type") == "array":
-        return f"list of {_type_of(body, _mapped(schema.get('items')))}"
-    return str(schema.get("type", "any"))
-
-
-def _resolved(body: Mapping[str, object], schema: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the schema that a reference names."""
-    chosen = next((c for c in map(_mapped, _listed(schema.get("anyOf"))) if "$ref" in c), schema)
-    name = str(chosen.get("$ref", "")).rpartition("/")[2]
-    if not name:
-        return chosen
-    return _mapped(_mapped(_mapped(body.get("components")).get("schemas")).get(name))
-
-
-def _mapped(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else []

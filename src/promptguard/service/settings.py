@@ -37,7 +37,6 @@ _FIXED_SERVICE = frozenset(
         "webhooks",
         "dashboard",
         "demo",
-        "docs_folder",
         "audit_file",
         "log_level",
         "shutdown_s",

@@ -31,7 +31,7 @@ from promptguard.service.dashboard.access import (
     visitor_of,
 )
 from promptguard.service.dashboard.templates import render
-from promptguard.service.manual import manual_folder
+from promptguard.service.manual import the_manual
 
 PAGES = (
     ("/", "Overview"),
@@ -144,7 +144,8 @@ def page_frame(request: Request, path: str, title: str) -> Iterator[Frame]:
                 live = Tag("span", classes="live", role="status")
                 config = context_of(request).controller.config
                 Tag("span", f"{config.mode} · {config.preset}", classes="quiet standing")
-                raw(render("frame", "documents", base.removesuffix(PATH), _has_manual(request)))
+                has_manual = the_manual() is not None
+                raw(render("frame", "documents", base.removesuffix(PATH), has_manual))
                 raw(render("frame", "theme_switch"))
                 if name := visitor_of(request).name:
                     raw(render("frame", "sign_out", base, name))
@@ -199,10 +200,6 @@ def follow(
 def session_url(base: str, key: SessionKey) -> str:
     """Return the address of a session's page."""
     return f"{base}/session?id={quote(key.session_id, safe='')}"
-
-
-def _has_manual(request: Request) -> bool:
-    return manual_folder(context_of(request).live.current.service.docs_folder) is not None
 
 
 def _main_of(client: Client) -> Element:
