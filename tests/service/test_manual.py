@@ -61,6 +61,7 @@ async def test_a_page_is_rendered_with_its_headings_tables_and_code(served) -> N
     assert "<td><code>x&lt;y</code></td>" in page
     assert "<title>More · promptguard</title>" in page
     assert 'href="../index.md"' in page
+    assert (await served.get("/manual/favicon.svg")).headers["content-type"] == "image/svg+xml"
     assert 'href="deep/more.md#what-it-is"' in (await served.get("/manual/")).text
 
 

@@ -24,10 +24,10 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from promptguard import __version__
-from promptguard.service.dashboard.templates import render
+from promptguard.service.dashboard.templates import ASSETS, render
 
 MANUAL = "/manual"
-FIRST = "index.md"
+FIRST, ICON = "index.md", "favicon.svg"
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _MAX_QUERY_CHARS = 200
 _MAX_FOUND = 40
@@ -91,7 +91,9 @@ class Manual:
         return self._rendered[path]
 
     def image(self, path: str) -> Path | None:
-        """Return the file of a picture on the pages."""
+        """Return the file of a picture on the pages, or of their icon."""
+        if path == ICON:
+            return ASSETS / ICON
         return self._folder / path if path in self._images else None
 
     def search(self, query: str) -> list[Found]:
