@@ -52,6 +52,20 @@ def test_all_is_well(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [("weights: none.toml", "none.toml"), ("rules: [none.toml]", "none.toml")],
+)
+def test_a_file_that_the_guard_could_not_open_is_named(
+    tmp_path: Path, setting: str, said: str
+) -> None:
+    """What would keep the service from starting is found before it is started."""
+    done = doctor(tmp_path, f"conversation: {{{setting}, store: 'memory:'}}")
+    assert done.exit_code == 3
+    assert done.output.startswith("broken  configuration: ")
+    assert said in done.output.splitlines()[0]
+
+
 def test_a_broken_configuration_is_said_and_nothing_else_tried(tmp_path: Path) -> None:
     """The message says which setting."""
     done = doctor(tmp_path, "evaluation: {mode: sideways}")

@@ -145,7 +145,10 @@ def _models(settings: Settings) -> dict[str, EndpointConfig]:
 
 def _examine_settings(settings: Settings) -> str:
     from promptguard.evaluation import PromptGuard
+    from promptguard.turns.judge import TurnJudge
 
+    # Reads weights, rules and signals; the readers have lines of their own.
+    TurnJudge.open(settings.conversation.model_copy(update={"use_model": False}))
     PromptGuard(settings.evaluation)
     if settings.conversation.evaluation is not None:
         PromptGuard(settings.conversation.evaluation)

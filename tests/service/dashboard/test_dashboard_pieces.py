@@ -129,6 +129,14 @@ def test_a_turn_shows_its_verdict_and_escapes_everything() -> None:
     assert points_of([card])[0].action is Action.BLOCK
 
 
+def test_only_the_explanation_says_what_a_message_sent_alone_would_get() -> None:
+    """The unweighed score of a turn has another name: rules know what came before."""
+    (card,) = cards_of((entry(0, Role.USER, "hello", VERDICT),))
+    shown = turn_html(card)
+    assert "loudest reader or rule</abbr> 0.40" in shown
+    assert "message alone<" not in shown
+
+
 def test_text_that_was_not_kept_is_said_to_be_missing() -> None:
     """Without text the verdict is still shown."""
     (card,) = cards_of((entry(0, Role.USER, None, VERDICT),))
