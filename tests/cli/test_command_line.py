@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from promptguard import __version__
 from promptguard.cli import (
     EXIT_ALLOW,
     EXIT_CAUTION,
@@ -68,6 +69,14 @@ def test_every_command_has_a_test_of_its_own(name: str) -> None:
     others = [path for path in folder.glob("test_*.py") if path.name != Path(__file__).name]
     texts = [path.read_text("utf-8") for path in others]
     assert any(f'"{name}"' in text or f"import {name}\n" in text for text in texts)
+
+
+def test_the_version_is_the_package_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout that was also built has two entries among the installed packages, or none."""
+    twice = {"promptguard": ["ayniguard", "ayniguard"]}
+    monkeypatch.setattr("importlib.metadata.packages_distributions", lambda: twice)
+    done = CliRunner().invoke(cli, ["--version"])
+    assert (done.exit_code, done.output) == (0, f"promptguard, version {__version__}\n")
 
 
 def test_an_unknown_command_is_a_usage_error(

@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from promptguard import __version__
 from promptguard.errors import PromptGuardError
 
 EXIT_ALLOW, EXIT_CAUTION, EXIT_BLOCK, EXIT_ERROR = 0, 1, 2, 3
@@ -49,7 +50,7 @@ class _LazyGroup(click.Group):
 
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="promptguard")
+@click.version_option(__version__, prog_name="promptguard")
 def cli() -> None:
     """Guard conversations with language models."""
 
