@@ -6,7 +6,8 @@
 `score` stage of training writes them, and `word_pairs` logits are added here. Each record weighs
 so that every source and label counts alike. Coefficients are held at or above zero: no reader's
 word is ever turned round. How much the thorough reader counts beside the quick one is fitted on the
-development sources alone, none of which either has learned from; the scale on all.
+development sources, none of which either has learned from, and on held-out records in other
+languages than English, of which these have few, each half; the scale on all.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from scipy.optimize import minimize
 
 from promptguard.model.artifact import MESSAGE_OUTPUTS, OUTPUTS
 
-FILES = ("quick.onnx", "thorough.onnx", "tokenizer.json", "word_pairs.npz")
+FILES = ("quick.onnx", "thorough.onnx", "thorough.npz", "tokenizer.json", "word_pairs.npz")
 BENIGN_ABOVE = 0.02
 LEAST_OF_A_SOURCE = 50  # a handful of records must not decide a proportion
 BASES = {
     "quick": "all-MiniLM-L6-v2 with Han characters and word pieces of 22 languages added",
-    "thorough": "six layers of all-mpnet-base-v2 with the same vocabulary",
+    "thorough": "all-mpnet-base-v2 with the same vocabulary",
 }
 
 
@@ -62,22 +63,21 @@ def threshold(values: np.ndarray, weights: np.ndarray) -> float:
 
 
 def blended(
-    values: np.ndarray, labels: np.ndarray, sources: np.ndarray, is_dev: np.ndarray
+    values: np.ndarray, labels: np.ndarray, sources: np.ndarray, halves: list[np.ndarray]
 ) -> np.ndarray:
-    """Return the blend of both readers: its proportion from the development sources, its scale
-    and shift from all examples."""
+    """Return the blend of both readers: its proportion from two sets of examples that count alike,
+    its scale and shift from all."""
     ratio = np.array([1.0, 0.0])
-    sizes = Counter(zip(sources.tolist(), labels.tolist(), strict=True))
-    is_large = np.array(
-        [
-            sizes[key] >= LEAST_OF_A_SOURCE
-            for key in zip(sources.tolist(), labels.tolist(), strict=True)
-        ]
-    )
-    is_dev = is_dev & is_large
-    if len(set(labels[is_dev].tolist())) == 2:
-        part = weights_of(sources[is_dev], labels[is_dev])
-        found = fitted(values[is_dev], labels[is_dev], part)[:2]
+    keys = list(zip(sources.tolist(), labels.tolist(), strict=True))
+    sizes = Counter(keys)
+    is_large = np.array([sizes[key] >= LEAST_OF_A_SOURCE for key in keys])
+    weights = np.zeros(len(labels))
+    for half in halves:
+        chosen = half & is_large
+        if len(set(labels[chosen].tolist())) == 2:
+            weights[chosen] += weights_of(sources[chosen], labels[chosen])
+    if weights.any():
+        found = fitted(values, labels, weights)[:2]
         ratio = found / found.sum() if found.sum() else ratio
     one = fitted((values @ ratio)[:, None], labels, weights_of(sources, labels))
     return np.array([one[0] * ratio[0], one[0] * ratio[1], one[1]])
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="manifest of the prepared data")
     options = parser.parse_args()
     held = load_scores(options.scores)
-    is_dev = held["is_dev"]
+    halves = [held["is_dev"], ~held["is_dev"] & (held["lang"] != "en")]
     manifest = {
         "name": "promptguard-readers",
         "version": options.version,
@@ -140,7 +140,7 @@ def main() -> None:
         values, labels, sources, kept = columns(name, held)
         weights = weights_of(sources, labels)
         alone = fitted(values[:, :1], labels, weights)
-        both = blended(values, labels, sources, is_dev[kept])
+        both = blended(values, labels, sources, [half[kept] for half in halves])
         manifest["calibration"][name] = {
             "alone": {"quick": round(alone[0], 4), "shift": round(alone[1], 4)},
             "both": {

@@ -1,6 +1,9 @@
-"""Step 5: write a trained network as ONNX, fused and quantised to int8, and compare the two.
+"""Step 5: write a trained network as ONNX, fused and quantised, and compare the two.
 
-python -m training.export quick .train/runs/quick.pt .train/grown src/promptguard/data/model
+    python -m training.export quick .train/runs/quick.pt .train/grown src/promptguard/data/model
+
+The quick reader is stored in int8. The thorough one runs in int8 too, but is stored in half a byte
+a weight, beside its graph (`promptguard.model.packing`), so that twelve layers fit the package.
 """
 
 from __future__ import annotations
@@ -14,13 +17,18 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers import optimizer
 from onnxruntime.transformers.fusion_options import FusionOptions
 from tokenizers import Tokenizer
 
+from promptguard.model.cutting import USER, Window, message_windows
+from promptguard.model.packing import Weights, read_packed, write_packed
 from training.batches import pad
 from training.network import SHAPES, Network, Shape
+from training.outliers import CHANNELS, split_outliers
+from training.records import read
 
 INPUTS = ("ids", "speakers", "mask")
 OUTPUTS = ("message", "context", "document", "embedding")
@@ -33,6 +41,9 @@ PROBES = (
     "Summarise the following report: " + "sales rose in the third quarter and costs fell. " * 12,
 )
 LEAST_COSINE = 0.95
+WORDS = "words.weight"
+SAMPLED = 200  # messages by which outlying channels are found
+LARGE = 2**18  # weights; smaller tensors stay in the graph
 
 
 def load_network(name: str, weights: Path) -> Network:
@@ -42,6 +53,14 @@ def load_network(name: str, weights: Path) -> Network:
     network = Network(SHAPES[name], words.shape[0])
     network.load_state_dict(state)
     return network.eval()
+
+
+def sample(data: Path, tokenizer: Tokenizer) -> list[Window]:
+    """Return windows of held-out messages."""
+    rows = [row for row in read(data / "held.jsonl.gz") if row["task"] == "message"]
+    texts = [row["said"][0][1] for row in rows[:: max(1, len(rows) // SAMPLED)]]
+    windows = [message_windows(tokenizer.encode(t, add_special_tokens=False).ids)[0] for t in texts]
+    return [(ids, [USER] * len(ids)) for ids in windows]
 
 
 def export_fp32(network: Network, path: Path) -> None:
@@ -76,9 +95,71 @@ def fuse(source: Path, target: Path, shape: Shape) -> None:
     print(fused.get_fused_operator_statistics())
 
 
+def float_products(path: Path) -> list[str]:
+    """Return the products with a few outlying channels, which stay in float."""
+    model = onnx.load(str(path))
+    few = {t.name for t in model.graph.initializer if len(t.dims) == 2 and t.dims[0] == CHANNELS}
+    return [n.name for n in model.graph.node if n.op_type == "MatMul" and few & set(n.input)]
+
+
+def with_word_rows(model: onnx.ModelProto) -> Weights:
+    """Replace the word table by int8 rows, each with its own scale; return the rows.
+
+    One scale for all would be set by a few large entries.
+    """
+    graph = model.graph
+    table = next(t for t in graph.initializer if t.name == WORDS)
+    words = numpy_helper.to_array(table)
+    scale = np.maximum(np.abs(words).max(1, keepdims=True) / 127, 1e-9).astype(np.float32)
+    rows = np.rint(words / scale).astype(np.int8)
+    graph.initializer.remove(table)
+    graph.initializer.append(numpy_helper.from_array(rows, "words.rows"))
+    graph.initializer.append(numpy_helper.from_array(scale, "words.scale"))
+    place, node = next((i, n) for i, n in enumerate(graph.node) if WORDS in n.input)
+    graph.node.remove(node)
+    ids, out = node.input[1], node.output[0]
+    made = [
+        helper.make_node("Gather", ["words.rows", ids], ["words.row"]),
+        helper.make_node("Cast", ["words.row"], ["words.whole"], to=TensorProto.FLOAT),
+        helper.make_node("Gather", ["words.scale", ids], ["words.own_scale"]),
+        helper.make_node("Mul", ["words.whole", "words.own_scale"], [out]),
+    ]
+    for offset, new in enumerate(made):
+        graph.node.insert(place + offset, new)
+    return rows
+
+
+def pack_beside(path: Path) -> None:
+    """Move the large int8 tensors of a model into a packed file of the same name beside it."""
+    model = onnx.load(str(path))
+    tables = {"words.rows": with_word_rows(model)}
+    beside = path.with_suffix(".npz")
+    matrices = {}
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.INT8 and np.prod(tensor.dims) >= LARGE:
+            if tensor.name not in tables:
+                matrices[tensor.name] = numpy_helper.to_array(tensor)
+            tensor.ClearField("raw_data")
+            tensor.data_location = TensorProto.EXTERNAL
+            entry = tensor.external_data.add()
+            entry.key, entry.value = "location", beside.name
+    write_packed(beside, matrices, tables)
+    path.write_bytes(model.SerializeToString())
+
+
+def session_of(path: Path) -> onnxruntime.InferenceSession:
+    """Open a model, with its packed weights where it has some."""
+    options = onnxruntime.SessionOptions()
+    beside = path.with_suffix(".npz")
+    weights = read_packed(beside) if beside.exists() else {}
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
+    options.add_external_initializers(list(weights), values)
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
 def outputs(path: Path, tokenizer: Tokenizer) -> list[list[np.ndarray]]:
     """Return a model's outputs on the probes."""
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    session = session_of(path)
     found = []
     for text in PROBES:
         ids = [101, *tokenizer.encode(text, add_special_tokens=False).ids, 102]
@@ -105,6 +186,7 @@ def main() -> None:
     parser.add_argument("weights", type=Path)
     parser.add_argument("base", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--data", type=Path, default=Path(".train/data"), help="prepared examples")
     parser.add_argument("--keep-fp32", type=Path)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -113,7 +195,11 @@ def main() -> None:
     tokenizer.no_truncation()
     with tempfile.TemporaryDirectory() as folder:
         plain, fused = Path(folder) / "plain.onnx", Path(folder) / "fused.onnx"
-        export_fp32(load_network(options.name, options.weights), plain)
+        network = load_network(options.name, options.weights)
+        is_packed = options.name == "thorough"
+        if is_packed:
+            split_outliers(network, sample(options.data, tokenizer))
+        export_fp32(network, plain)
         fuse(plain, fused, SHAPES[options.name])
         target = options.out / f"{options.name}.onnx"
         quantize_dynamic(
@@ -121,15 +207,18 @@ def main() -> None:
             str(target),
             per_channel=True,
             weight_type=QuantType.QInt8,
-            op_types_to_quantize=["MatMul", "Attention", "Gather"],
+            op_types_to_quantize=["MatMul", "Attention", *([] if is_packed else ["Gather"])],
+            nodes_to_exclude=float_products(fused),
             extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
         )
+        if is_packed:
+            pack_beside(target)
         compare(fused, target, tokenizer)
         if options.keep_fp32:
             shutil.copy(fused, options.keep_fp32)
     tokenizer.save(str(options.out / "tokenizer.json"), pretty=False)
-    onnx.checker.check_model(onnx.load(str(target)), full_check=False)
-    print(f"{target}: {target.stat().st_size / 2**20:.1f} MiB")
+    for path in sorted(options.out.glob(f"{options.name}.*")):
+        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ TURNS_OF_A_TALK = 4
 DOCUMENT_SHARE, TWIN_SHARE = 2, 5
 # The thorough reader is asked from such log-odds on that this part of innocent single texts, each
 # source alike, costs its time.
-ASKED, HIGHEST = 0.25, 4.0
+ASKED, HIGHEST = 0.08, 4.0
 BALANCED = 0.01
 FITTED = ("semantic", "context", "concepts", "keywords", "fil")
 LOGIT = frozenset({"semantic", "context", "concepts"})

@@ -1,13 +1,12 @@
 """The networks: encoders with mean pooling and four heads, small (quick) and large (thorough).
 
 Both read the same vocabulary and give the same outputs. The quick one is MiniLM-L6, the thorough
-one MPNet: twelve layers as the teacher, six of them as the reader that ships. MPNet's word table
-may be kept as a product of two smaller ones, which is what lets 22 languages fit.
+one MPNet, which is also the quick one's teacher.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -32,13 +31,11 @@ class Shape:
     eps: float
     first_place: int
     is_relative: bool
-    rank: int | None = None
 
 
 QUICK = Shape(384, 6, 12, 1536, 1e-12, 0, False)
-TEACHER = Shape(768, 12, 12, 3072, 1e-5, 2, True)
-THOROUGH = replace(TEACHER, layers=6, rank=384)
-SHAPES = {"quick": QUICK, "teacher": TEACHER, "thorough": THOROUGH}
+THOROUGH = Shape(768, 12, 12, 3072, 1e-5, 2, True)
+SHAPES = {"quick": QUICK, "thorough": THOROUGH}
 
 
 class Layer(nn.Module):
@@ -77,13 +74,7 @@ class Network(nn.Module):
     def __init__(self, shape: Shape, vocabulary: int) -> None:
         super().__init__()
         self.shape = shape
-        if shape.rank is None:
-            self.words: nn.Module = nn.Embedding(vocabulary, shape.hidden)
-        else:
-            self.words = nn.Sequential(
-                nn.Embedding(vocabulary, shape.rank),
-                nn.Linear(shape.rank, shape.hidden, bias=False),
-            )
+        self.words = nn.Embedding(vocabulary, shape.hidden)
         self.places = nn.Embedding(512 + shape.first_place, shape.hidden)
         self.speakers = nn.Embedding(SPEAKERS, shape.hidden)
         self.norm = nn.LayerNorm(shape.hidden, eps=shape.eps)
@@ -147,7 +138,7 @@ QUICK_PARTS = {
     "down": "output.dense",
     "norm2": "output.LayerNorm",
 }
-TEACHER_PARTS = QUICK_PARTS | {
+THOROUGH_PARTS = QUICK_PARTS | {
     "query": "attention.attn.q",
     "key": "attention.attn.k",
     "value": "attention.attn.v",
@@ -157,10 +148,9 @@ TEACHER_PARTS = QUICK_PARTS | {
 
 
 def load_base(folder: Path, name: str) -> Network:
-    """Return the quick network or the teacher with its base's weights and fresh heads."""
+    """Return a network with its base's weights and fresh heads."""
     shape = SHAPES[name]
-    file = "quick" if name == "quick" else "thorough"
-    weights = load_file(str(folder / f"{file}.fp16.safetensors"))
+    weights = load_file(str(folder / f"{name}.fp16.safetensors"))
     network = Network(shape, weights["embeddings.word_embeddings.weight"].shape[0])
     names = {
         "words.weight": "embeddings.word_embeddings.weight",
@@ -171,7 +161,7 @@ def load_base(folder: Path, name: str) -> Network:
     if shape.is_relative:
         names["distance.weight"] = "encoder.relative_attention_bias.weight"
     for index in range(shape.layers):
-        for ours, theirs in (TEACHER_PARTS if shape.is_relative else QUICK_PARTS).items():
+        for ours, theirs in (THOROUGH_PARTS if shape.is_relative else QUICK_PARTS).items():
             for kind in ("weight", "bias"):
                 names[f"layers.{index}.{ours}.{kind}"] = f"encoder.layer.{index}.{theirs}.{kind}"
     state = {ours: weights[theirs].float() for ours, theirs in names.items()}
@@ -187,29 +177,6 @@ def load_base(folder: Path, name: str) -> Network:
     return network
 
 
-def half_of(teacher: Network) -> Network:
-    """Return the six-layer network begun from every other layer of the teacher.
-
-    The word table is cut to its strongest directions.
-    """
-    words = teacher.words.weight.detach().float()  # type: ignore[union-attr]
-    student = Network(THOROUGH, words.shape[0])
-    state = student.state_dict()
-    left, strength, right = torch.linalg.svd(words, full_matrices=False)
-    rank = THOROUGH.rank
-    state["words.0.weight"] = left[:, :rank] * strength[:rank].sqrt()
-    state["words.1.weight"] = (strength[:rank, None].sqrt() * right[:rank]).T.contiguous()
-    for name, value in teacher.state_dict().items():
-        if name.startswith("layers."):
-            _, index, rest = name.split(".", 2)
-            if int(index) % 2:
-                state[f"layers.{int(index) // 2}.{rest}"] = value
-        elif name in state and not name.startswith("words"):
-            state[name] = value
-    student.load_state_dict({key: value.float().cpu() for key, value in state.items()})
-    return student
-
-
 def load_state(network: Network, path: Path) -> Network:
     """Fill a network with stored weights."""
     state = torch.load(path, map_location="cpu")
@@ -220,9 +187,3 @@ def load_state(network: Network, path: Path) -> Network:
 def save_state(network: Network, path: Path) -> None:
     """Store a network's weights in fp16."""
     torch.save({key: value.half().cpu() for key, value in network.state_dict().items()}, path)
-
-
-def save_all(networks: dict[str, Network], folder: Path) -> None:
-    """Store the weights of several networks by name."""
-    for name, network in networks.items():
-        save_state(network, folder / f"{name}.pt")

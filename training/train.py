@@ -1,10 +1,10 @@
-"""Step 4: align the languages, train the teacher, distil both readers from it; on a GPU.
+"""Step 4: align the languages, train the thorough reader, distil the quick one; on a GPU.
 
     python -m training.train --base .train/grown --data .train/data \\
         --parallel .train/parallel.jsonl.gz --work .train/work STAGE...
 
-Stages, each resuming from what the ones before left in WORK: `align-teacher`, `teacher`,
-`align-quick`, `distil`, `refine` (which needs only the two readers), `score`.
+Stages, each resuming from what the ones before left in WORK: `align-thorough`, `thorough`,
+`align-quick`, `distil`, `score`.
 """
 
 from __future__ import annotations
@@ -36,20 +36,8 @@ from training.losses import (
     translated_loss,
     vectors,
 )
-from training.network import (
-    DEVICE,
-    QUICK,
-    TEACHER,
-    THOROUGH,
-    Network,
-    half_of,
-    load_base,
-    load_state,
-    save_all,
-    save_state,
-)
+from training.network import DEVICE, SHAPES, Network, load_base, load_state, save_state
 from training.records import read
-from training.refine import refine
 from training.scoring import logits_of, report
 from training.weighing import AUTHORED_BOOST, Row
 
@@ -117,7 +105,7 @@ def align(network: Network, base: Network, parallel: list[Sentence], options: An
             print(f"align {step} {loss.item():.4f} {course.took:.0f}s", flush=True)
 
 
-def train_teacher(
+def train_thorough(
     network: Network, base: Network, rows: list[Row], translations: Translations, options: Any
 ) -> None:
     """Train encoder and heads on labelled text, keeping the translations in place."""
@@ -141,58 +129,55 @@ def train_teacher(
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         if step % 50 == 0:
-            print(f"teacher {step} {loss.item():.3f} {course.took:.0f}s", flush=True)
+            print(f"thorough {step} {loss.item():.3f} {course.took:.0f}s", flush=True)
 
 
 def distil(
-    students: dict[str, Network],
-    teacher: Network,
-    bases: dict[str, Network],
+    quick: Network,
+    thorough: Network,
+    base: Network,
     rows: list[Row],
     translations: Translations,
     options: Any,
 ) -> None:
-    """Teach the readers what the teacher says of the same windows, and of translations."""
+    """Teach the quick reader what the thorough one says of the same windows, and of translations.
+
+    Its English vectors stay near those of the base, since topics and similarity rest on them.
+    """
     loader = stream(rows, options, options.seed + 1)
-    optimisers = {
-        name: optimiser_of(network, options.student_rate[name], 0.95)
-        for name, network in students.items()
-    }
-    course = Course(options.distil_steps, options.seconds, *optimisers.values())
+    optimiser = optimiser_of(quick, options.quick_rate, 0.95)
+    course = Course(options.distil_steps, options.seconds, optimiser)
     stored = 0.0
-    for network in students.values():
-        network.train()
+    quick.train()
     for step in course:
         batches = [batch.to(DEVICE) for batch in next(loader)]
         pairs = translations.draw(256)
         english, other = frame([en for en, _ in pairs]), frame([xx for _, xx in pairs])
         with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
-            wanted = [task_logits(forward_windows(teacher, b), b) for b in batches]
-            plain = teacher(*english)
-        for name, network in students.items():
-            with torch.autocast(DEVICE, torch.bfloat16):
-                losses = [
-                    distil_loss(task_logits(forward_windows(network, b), b), w, b, options)
-                    for b, w in zip(batches, wanted, strict=True)
-                ]
-                foreign = network(*other)
-                with torch.no_grad():
-                    target = plain[3] if name == "thorough" else vectors(bases[name], english)
-                translated = f.smooth_l1_loss(
-                    foreign[0].float().clamp(-8, 8), plain[0].float().clamp(-8, 8)
-                )
-                kept = 1 - (foreign[3].float() * target.float()).sum(-1).mean()
-            loss = sum(losses) + options.translated * translated + options.keep * kept
-            loss.backward()
-            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimisers[name].step()
-            optimisers[name].zero_grad(set_to_none=True)
-            if step % 100 == 0:
-                print(f"{name} {step} {loss.item():.3f} {course.took:.0f}s", flush=True)
+            wanted = [task_logits(forward_windows(thorough, b), b) for b in batches]
+            plain = thorough(*english)
+            target = vectors(base, english)
+        with torch.autocast(DEVICE, torch.bfloat16):
+            losses = [
+                distil_loss(task_logits(forward_windows(quick, b), b), w, b, options)
+                for b, w in zip(batches, wanted, strict=True)
+            ]
+            foreign = quick(*other)
+            translated = f.smooth_l1_loss(
+                foreign[0].float().clamp(-8, 8), plain[0].float().clamp(-8, 8)
+            )
+            kept = 1 - (foreign[3].float() * target.float()).sum(-1).mean()
+        loss = sum(losses) + options.translated * translated + options.keep * kept
+        loss.backward()
+        nn.utils.clip_grad_norm_(quick.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        if step % 100 == 0:
+            print(f"quick {step} {loss.item():.3f} {course.took:.0f}s", flush=True)
         if course.took - stored > STORE_EVERY:
             stored = course.took
-            save_all(students, options.work)
-    save_all(students, options.work)
+            save_state(quick, options.work / "quick.pt")
+    save_state(quick, options.work / "quick.pt")
     print(f"distilled for {course.step} steps", flush=True)
 
 
@@ -226,9 +211,9 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=3600.0, help="the most a stage may take")
     parser.add_argument("--batch", type=int, default=288)
     parser.add_argument("--rate", type=float, default=6e-5)
+    parser.add_argument("--quick-rate", type=float, default=2.5e-4)
     parser.add_argument("--margin", type=float, default=0.3)
     parser.add_argument("--keep", type=float, default=0.5)
-    parser.add_argument("--refine-rate", type=float, default=0.6, help="of the rates of distilling")
     parser.add_argument("--gap", type=float, default=0.1)
     parser.add_argument("--hard", type=float, default=0.3)
     parser.add_argument("--translated", type=float, default=0.3)
@@ -237,61 +222,41 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--align-batch", type=int, default=1024)
     parser.add_argument("--align-rate", type=float, default=2e-4)
     parser.add_argument("--workers", type=int, default=10)
-    parser.add_argument("--students", nargs="+", default=["quick", "thorough"])
     parser.add_argument("--sets", nargs="+", default=["dev", "held"])
     parser.add_argument("--scores", type=Path, help="where the stage `score` writes")
-    options = parser.parse_args()
-    options.student_rate = {"quick": 2.5e-4, "thorough": 1e-4}
-    return options
+    return parser.parse_args()
 
 
 def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) -> None:
     """Do one stage."""
     work: Path = options.work
-    if stage in ("align-teacher", "align-quick"):
+    if stage.startswith("align-"):
         name = stage.removeprefix("align-")
         network, base = (load_base(options.base, name).to(DEVICE) for _ in range(2))
         align(network, base.eval(), loaded["parallel"](), options)
         save_state(network, work / f"{name}.aligned.pt")
-    elif stage == "teacher":
-        network = load_state(load_base(options.base, "teacher"), work / "teacher.aligned.pt")
-        base = load_base(options.base, "teacher").to(DEVICE).eval()
-        rows = loaded["train"]()
+    elif stage == "thorough":
+        network = load_state(load_base(options.base, "thorough"), work / "thorough.aligned.pt")
+        base = load_base(options.base, "thorough").to(DEVICE).eval()
         translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed)
-        train_teacher(network, base, rows, translations, options)
-        save_state(network, work / "teacher.pt")
+        train_thorough(network, base, loaded["train"](), translations, options)
+        save_state(network, work / "thorough.pt")
     elif stage == "distil":
-        teacher = load_state(load_base(options.base, "teacher"), work / "teacher.pt").eval()
+        thorough = load_state(load_base(options.base, "thorough"), work / "thorough.pt").eval()
+        quick = load_state(load_base(options.base, "quick"), work / "quick.aligned.pt")
         base = load_base(options.base, "quick").to(DEVICE).eval()
-        made = {
-            "quick": lambda: load_state(
-                load_base(options.base, "quick"), work / "quick.aligned.pt"
-            ),
-            "thorough": lambda: half_of(teacher).to(DEVICE),
-        }
-        students = {name: made[name]() for name in options.students}
-        rows = loaded["train"]()
         translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed)
-        distil(students, teacher, {"quick": base}, rows, translations, options)
-    elif stage == "refine":
-        size = tokenizer.get_vocab_size()
-        quick, start = (load_state(Network(QUICK, size), work / "quick.pt") for _ in range(2))
-        thorough = load_state(Network(THOROUGH, size), work / "thorough.pt")
-        rows = loaded["train"]()
-        translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed + 2)
-        refine(quick, thorough, start.eval(), rows, translations, options)
+        distil(quick, thorough, base, loaded["train"](), translations, options)
     elif stage == "score":
         size = tokenizer.get_vocab_size()
-        shapes = {"teacher": TEACHER, "quick": QUICK, "thorough": THOROUGH}
         for part in options.sets:
             rows = loaded[part]()
             stored = labels_of(rows)
-            for name, shape in shapes.items():
-                if (work / f"{name}.pt").exists():
-                    network = load_state(Network(shape, size), work / f"{name}.pt")
-                    found = logits_of(network, rows, DEVICE)
-                    report(f"{name} {part}", rows, found)
-                    stored |= {f"{name}_{key}": value for key, value in found.items()}
+            for name, shape in SHAPES.items():
+                network = load_state(Network(shape, size), work / f"{name}.pt")
+                found = logits_of(network, rows, DEVICE)
+                report(f"{name} {part}", rows, found)
+                stored |= {f"{name}_{key}": value for key, value in found.items()}
             np.savez_compressed(options.scores / f"{part}.npz", **stored)
 
 
@@ -301,6 +266,7 @@ def labels_of(rows: list[Row]) -> dict[str, np.ndarray]:
         "id": np.array([row["id"] for row in rows]),
         "task": np.array([row["task"] for row in rows]),
         "source": np.array([row["source"] for row in rows]),
+        "lang": np.array([row["lang"] for row in rows]),
         "attack": np.array([row["attack"] for row in rows]),
         "session": np.array([row["session"] for row in rows]),
         "kinds": np.array([row["kinds"] for row in rows]),

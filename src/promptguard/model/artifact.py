@@ -16,6 +16,7 @@ from promptguard.model.calibration import Calibration
 
 MESSAGE_OUTPUTS = ("attack", "manipulative", "extractive", "harmful")
 CONTEXT_OUTPUTS = ("turn", "session")
+PACKED = "thorough.npz"
 OUTPUTS = (*MESSAGE_OUTPUTS, *CONTEXT_OUTPUTS, "document")
 
 
@@ -46,8 +47,8 @@ class Manifest(BaseModel):
 class Artifact:
     """A folder with the files that `manifest.json` lists.
 
-    `quick.onnx`, `tokenizer.json` and `word_pairs.npz` always, `thorough.onnx` where the
-    thorough reader is installed.
+    `quick.onnx`, `tokenizer.json` and `word_pairs.npz` always, `thorough.onnx` and mostly its
+    packed weights `thorough.npz` where the thorough reader is installed.
     """
 
     folder: Path

@@ -1,6 +1,6 @@
 """The embedded readers: texts in, calibrated readings out.
 
-The quick reader reads everything. The thorough one costs about four times as much and is asked
+The quick reader reads everything. The thorough one costs about eight times as much and is asked
 by the caller where the quick one is unsure or the stakes are high; its word is then blended with
 the quick one's.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from promptguard.conversation import Message, Role
 from promptguard.errors import ModelError
-from promptguard.model.artifact import MESSAGE_OUTPUTS, Artifact, bundled
+from promptguard.model.artifact import MESSAGE_OUTPUTS, PACKED, Artifact, bundled
 from promptguard.model.calibration import calibrated
 from promptguard.model.cutting import (
     CONTEXT,
@@ -239,7 +239,10 @@ def _open(artifact: Artifact, threads: int) -> tuple[Any, WordPairs, Network, Ne
     quick = Network(partial(artifact.checked, "quick.onnx"), threads=threads)
     thorough = None
     if artifact.has_thorough:
-        thorough = Network(partial(artifact.checked, "thorough.onnx"), threads=threads)
+        packed = partial(artifact.checked, PACKED) if PACKED in artifact.manifest.sha256 else None
+        thorough = Network(
+            partial(artifact.checked, "thorough.onnx"), weights=packed, threads=threads
+        )
     return tokenizer, pairs, quick, thorough
 
 
