@@ -2,11 +2,12 @@
 
     python -m training.fit_talks .train/data WEIGHTS
 
-Runs the engine, by the quick reader, over talks that trained no reader (held-out records and whole
-development sources) and fits the scores of their later turns. Turns of an attack count from its
-first open turn on where that is known, else its last. A prior holds its share for whole talks: an
-innocent talk counts by its highest turn. Innocent twins of an attack, made to look like one, are
-allowed five times the share of ordinary talks; the stricter of the two priors holds.
+Runs the engine as it ships, the thorough reader where it is asked, over talks that trained no
+reader (held-out records and whole development sources) and fits the scores of their later turns.
+Turns of an attack count from its first open turn on where that is known, else its last. A prior
+holds its share for whole talks: an innocent talk counts by its highest turn. Innocent twins of an
+attack, made to look like one, are allowed five times the share of ordinary talks; the stricter of
+the two priors holds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 import random
 import tomllib
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,6 @@ def main() -> None:
     parser.add_argument("weights", type=Path)
     options = parser.parse_args()
     judge = TurnJudge.open(ControllerConfig(store="memory:", weights=str(options.weights)))
-    never = judge.weights.doubt.model_copy(update={"low": math.inf, "high": math.inf})
-    judge = replace(judge, weights=judge.weights.model_copy(update={"doubt": never}))
     turns = [turn for name in PER_SOURCE for turn in turns_of(judge, options.data, name)]
     values = features(turns)
     labels = np.array([turn.label for turn in turns])
