@@ -45,13 +45,12 @@ STRENGTH = 1e-4
 PER_SOURCE = 400
 # A talk of several turns may be blocked at any of them: the share is held for the whole talk.
 TURNS_OF_A_TALK = 4
-# A document taken for poisoned is replaced by a note and the turn goes on: a milder mistake. The
-# share is held for ordinary documents; innocent twins of poisoned ones, made to look like them, are
-# allowed five times as much, as in `fit_talks.py`.
-DOCUMENT_SHARE, TWIN_SHARE = 2, 5
+# The share is held for ordinary documents; innocent twins of poisoned ones, made to look like them,
+# are allowed five times as much, as in `fit_talks.py`.
+TWIN_SHARE = 5
 # The thorough reader is asked from such log-odds on that this part of innocent single texts, each
 # source alike, costs its time.
-ASKED, HIGHEST = 0.08, 4.0
+ASKED, HIGHEST = 0.25, 4.0
 BALANCED = 0.01
 FITTED = ("semantic", "context", "concepts", "keywords", "fil")
 LOGIT = frozenset({"semantic", "context", "concepts"})
@@ -253,7 +252,7 @@ def main() -> None:
             "share": share,
             "first": round(prior_for(nats[first], deep.sources[first], share), 4),
             "later": round(prior_for(nats[later], deep.sources[later], share / TURNS_OF_A_TALK), 4),
-            "document": round(document_prior(papers, written, DOCUMENT_SHARE * share), 4),
+            "document": round(document_prior(papers, written, share), 4),
         }
         for share in SHARES
     ]
