@@ -235,8 +235,8 @@ def test_all_signals_together_cost_little() -> None:
     ctx = current_turn("And what are the weaknesses of such a crane?", past=past, risk=0.1)
     taken = []
     for _ in range(20):
-        start = time.perf_counter()
+        start = time.process_time()
         for _, signal in SIGNALS:
             signal(ctx)
-        taken.append(time.perf_counter() - start)
+        taken.append(time.process_time() - start)
     assert min(taken) < 0.005

@@ -79,15 +79,15 @@ def test_many_concepts_cost_little() -> None:
     concepts = Concepts((words, {"tale": ["tale*", "story ... end"]}))
     text = ("the tale of word17x and other words " * 9)[:300]
     assert set(concepts.match(text)) == {"c0", "tale"}
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(100):
         concepts.match(text)
-    assert time.perf_counter() - start < 0.2
+    assert time.process_time() - start < 0.2
 
 
 def test_time_grows_with_the_text_only() -> None:
     """A hundred thousand characters of near misses are read in good time."""
     text = "break it and then " * 6_000 + "南京" * 5_000
-    start = time.perf_counter()
+    start = time.process_time()
     assert TINY.match(text) == {}
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0

@@ -315,9 +315,9 @@ def test_cost_grows_with_the_turns_only() -> None:
             for at in range(pairs)
             for text in (f"Should city {at} build a tram?", f"Yes, city {at} should build a tram.")
         ]
-        start = time.perf_counter()
+        start = time.process_time()
         judge_contradiction(talk(*texts))
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     seconds(2)
     assert seconds(400) < 24 * seconds(50)

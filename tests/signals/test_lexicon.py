@@ -106,7 +106,7 @@ def test_hits_never_overlap(text: str) -> None:
 
 def test_a_wall_of_terms_is_read_in_good_time() -> None:
     """Thousands of hits in one message do not slow the guard down."""
-    start = time.perf_counter()
+    start = time.process_time()
     hits = shipped_lexicon().hits("pipe bomb sarin kill " * 1000)
     assert len(hits) == 3000
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
