@@ -1,7 +1,8 @@
 """What a reading costs over the bare forward: `python -m benchmarks.forward`, part of `make bench`.
 
 For messages of 32, 64 and 128 tokens: onnxruntime alone on the window, and a whole reading of the
-text (tokens, window, forward, word pairs, calibration), in turns, one thread, medians.
+text (tokens, window, forward, word pairs, calibration), in turns, one thread, medians; then the
+same reading with the thorough reader asked, and how many times as long it takes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from promptguard.model.artifact import bundled
 from promptguard.model.readers import Readers
 
 LENGTHS = (32, 64, 128)
-REPEATS = 150
+REPEATS, DEEP_REPEATS = 150, 15
 FRAME = 2  # the tokens that open and close a window
 # Words of one token each. More texts take turns than the readers remember windows of.
 WORDS = ("bread", "water", "salt", "milk", "house", "table", "river", "stone", "green", "black")
@@ -32,7 +33,8 @@ def main() -> None:
     path = str(bundled().folder / "quick.onnx")
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     readers = Readers()
-    print(f"{'tokens':>8} {'bare ms':>9} {'reading ms':>11} {'bare / reading':>15}")
+    names = ("bare ms", "reading ms", "bare / reading", "both ms", "both / reading")
+    print(f"{'tokens':>8} " + " ".join(f"{name:>15}" for name in names))
     for length in LENGTHS:
         texts = [
             " ".join([first, *["and"] * (length - FRAME - 2), last])
@@ -44,8 +46,13 @@ def main() -> None:
         for number in range(REPEATS):
             bare.append(timed(partial(session.run, None, inputs)))
             whole.append(timed(partial(readers.read_messages, [texts[number % len(texts)]])))
-        alone, reading = median(bare), median(whole)
-        print(f"{length:>8} {alone:>9.2f} {reading:>11.2f} {alone / reading:>15.2f}")
+        deep = [
+            timed(partial(readers.read_messages, [text], thorough=True))
+            for text in texts[:DEEP_REPEATS]
+        ]
+        alone, reading, both = median(bare), median(whole), median(deep)
+        values = (alone, reading, alone / reading, both, both / reading)
+        print(f"{length:>8} " + " ".join(f"{value:>15.2f}" for value in values))
 
 
 def timed(work: Callable[[], object]) -> float:
