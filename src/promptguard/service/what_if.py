@@ -28,6 +28,8 @@ from promptguard.turns.reweigh import Reweigher
 from promptguard.verdict import Action, Verdict
 
 BATCH_TURNS = 2000
+# How many turns are weighed from one checkpoint to the next, at each of which others may go first.
+CHECK_TURNS = 200
 EXAMPLES = 3
 _LAST = 2**40  # seconds since the epoch that no turn reaches
 
@@ -287,8 +289,9 @@ def _weighed(
     ours = Reweigher(judge=judge, state=before.ours)
     theirs = Reweigher(judge=opened, document_shift=shift, state=before.theirs)
     counts = deepcopy(before.counts)
-    for turn, verdict in _readable(counts, turns):
-        checkpoint()
+    for number, (turn, verdict) in enumerate(_readable(counts, turns)):
+        if number % CHECK_TURNS == 0:
+            checkpoint()
         now = ours.weigh(turn.session_id, verdict, now=turn.timestamp)
         then = theirs.weigh(turn.session_id, verdict, now=turn.timestamp)
         counts.weighed(turn, now, then)
