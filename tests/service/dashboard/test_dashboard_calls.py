@@ -128,6 +128,44 @@ async def test_a_long_session_is_read_and_drawn_in_the_child() -> None:
         assert shown.earlier.visible
 
 
+async def test_a_long_message_is_drawn_in_the_child() -> None:
+    """What it decodes to is shown beside it, and takes as long to find as to judge."""
+    async with open_page() as (site, context, _):
+        context, child = with_child(context)
+        await site.controller.process_turn(KEY.session_id, "word " * LONG_BODY_BYTES)
+        shown = await session_page(site, context)
+        await explained()
+        assert ("turn_html", Lane.LONG) in child.done
+        assert len(shown.drawn) == 2
+
+
+async def test_a_page_without_room_for_a_long_call_says_so() -> None:
+    """It opens all the same."""
+    async with open_page(max_waiting=1) as (site, context, _):
+        shown = await session_page(site, context)
+        await explained()
+        hold = threading.Event()
+        busy = [asyncio.ensure_future(_held(context, hold)) for _ in range(2)]
+        await asyncio.sleep(0)
+        try:
+            shown.state = replace(
+                shown.state, profile=replace(shown.state.profile, turns=LONG_SESSION_TURNS + 1)
+            )
+            await shown.show(shown.state)
+            assert "waiting" in shown.head.content
+            shown.digest = replace(shown.digest, points=shown.digest.points * 101)
+            await shown.on_replay("")
+            assert "waiting" in shown.chart.content
+        finally:
+            hold.set()
+            await asyncio.gather(*busy)
+
+
+async def _held(context: DashboardContext, hold: threading.Event) -> None:
+    async with context.calls.begin(visitor_in(context).principal, Lane.LONG):
+        await asyncio.to_thread(hold.wait, 20)
+
+
 async def test_a_long_message_of_the_playground_is_a_long_call() -> None:
     """Short ones are judged at once, and what is blocked is explained by a heavy call."""
     async with open_page() as (_, context, _):

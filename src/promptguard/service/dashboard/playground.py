@@ -233,10 +233,12 @@ class Playground:
                 verdict = raw(render("playground", "judging"), classes="judged")
             self._scroll()
             try:
-                if self.answers and reply is None and not tools:
-                    result = await self._answered(text)
-                else:
-                    result = await self._judged(text, tools, reply)
+                lane = Lane.LONG if len(text) > LONG_BODY_BYTES else Lane.SHORT
+                async with self.context.calls.begin(self.visitor.principal, lane):
+                    if self.answers and reply is None and not tools:
+                        result = await self._answered(text)
+                    else:
+                        result = await self._judged(text, tools, reply)
                 verdict.content = str(_verdict_line(result, text))
                 said.content = str(_message("user", "You", text, tools, result.verdict.spans))
                 self._take(result)
@@ -257,9 +259,7 @@ class Playground:
             contents=tuple(Content(text=tool) for tool in tools),
             system=controller.config.system_prompt,
         )
-        lane = Lane.LONG if len(text) > LONG_BODY_BYTES else Lane.SHORT
-        async with self.context.calls.begin(self.visitor.principal, lane):
-            result = await controller.judge_turn(self.key.session_id, turn, tenant=self.key.tenant)
+        result = await controller.judge_turn(self.key.session_id, turn, tenant=self.key.tenant)
         shown = result.reply if result.is_blocked else reply
         if reply is not None and not result.is_blocked:
             result = await controller.record_reply(result, reply)

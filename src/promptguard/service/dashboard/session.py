@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import ParamSpec
 
 from markupsafe import Markup
 from nicegui import background_tasks, ui
@@ -47,11 +49,12 @@ from promptguard.service.dashboard.transcript import (
     sentence_html,
     turn_html,
 )
-from promptguard.service.lanes import LONG_SESSION_TURNS, Lane
+from promptguard.service.lanes import LONG_BODY_BYTES, LONG_SESSION_TURNS, Lane
 from promptguard.service.verdicts import explanation_view, replay_view
 from promptguard.state import SessionState
 
 SHOWN = 40
+P = ParamSpec("P")
 _EXPLAINED_AT_ONCE = 60
 _MOST_REPLAYED = 500
 _OTHERS = (
@@ -161,7 +164,7 @@ class SessionPage:
         self.state = state
         entries = await self.context.controller.store.transcript(self.key)
         try:
-            async with self._reading():
+            async with self._reading(is_long=state.turn_count > LONG_SESSION_TURNS):
                 self.digest = await asyncio.to_thread(offloaded, digest_of, entries, self.shown)
         except EvaluationError as error:
             self.head.content = str(notice(str(error), "bad"))
@@ -253,28 +256,35 @@ class SessionPage:
             self.is_stale = False
             self.explain_soon()
 
-    def _reading(self) -> AbstractAsyncContextManager[None]:
-        """Say that the whole session is gone through, which is a long call for a long session."""
-        lane = Lane.LONG if self.state.turn_count > LONG_SESSION_TURNS else Lane.SHORT
+    def _reading(self, *, is_long: bool) -> AbstractAsyncContextManager[None]:
+        lane = Lane.LONG if is_long else Lane.SHORT
         return self.context.calls.begin(self.visitor.principal, lane)
+
+    async def _drawn(self, work: Callable[P, Markup], *args: P.args, **kwargs: P.kwargs) -> Markup:
+        """Return what a long call of `work` draws, or why there is no room for one."""
+        try:
+            async with self._reading(is_long=True):
+                return await asyncio.to_thread(offloaded, work, *args, **kwargs)
+        except EvaluationError as error:
+            return notice(str(error), "bad")
 
     async def _draw_chart(self) -> None:
         starts = self.context.controller.judge.weights.modes.starts()
         points, entered = self.digest.points, self.state.entered
-        try:
-            async with self._reading():
-                drawn = await asyncio.to_thread(
-                    offloaded, trajectory, points, starts, entered, other=self.other
-                )
-        except EvaluationError as error:
-            drawn = notice(str(error), "bad")
+        if len(points) > LONG_SESSION_TURNS:
+            drawn = await self._drawn(trajectory, points, starts, entered, other=self.other)
+        else:
+            drawn = trajectory(points, starts, entered, other=self.other)
         self.chart.content = str(drawn)
 
     async def _draw_turns(self) -> None:
         latest = self.digest.latest
         self.earlier.set_visibility(self.digest.turns > len(latest))
         for card in latest:
-            wanted = await asyncio.to_thread(turn_html, card)
+            if len(card.user or "") > LONG_BODY_BYTES:
+                wanted = await self._drawn(turn_html, card)
+            else:
+                wanted = await asyncio.to_thread(turn_html, card)
             known, element = self.drawn.get(card.turn, ("", None))
             if element is None:
                 with self.turns:
