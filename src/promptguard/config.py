@@ -315,15 +315,15 @@ class ServiceConfig(_Settings):
     threads: int = Field(default=4, ge=1, le=256)
     """Threads that judge short turns."""
     long_threads: int = Field(default=1, ge=1, le=256)
-    """Threads that judge requests with long bodies."""
+    """Threads for requests with long bodies and for reading long sessions."""
     heavy_threads: int = Field(default=1, ge=1, le=64)
-    """Threads for replay, explanation and rubric."""
+    """Threads for replay, explanation, rubric and counts of what other settings would do."""
     child_process: bool = True
-    """Judge long requests, replay and explain in a process of its own, of lower priority."""
+    """Compute what is long or heavy in a process of its own, of lower priority."""
     max_waiting: int = Field(default=1000, ge=1)
     """Computations that may wait for a thread; a quarter of it for long ones, 16 heavy ones."""
     heavy_timeout_s: float = Field(default=60.0, gt=0)
-    """Longest time for a replay, an explanation or a rubric."""
+    """Longest time for a replay, an explanation, a rubric or one step of a count."""
     webhooks: tuple[WebhookConfig, ...] = ()
     """Where events are sent."""
     upstream_timeout_s: float = Field(default=120.0, gt=0, le=600)

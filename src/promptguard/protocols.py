@@ -116,6 +116,7 @@ class ClientHints:
 class FilReading:
     """What the Frozen Instinct Layer found in the current message.
 
+    `attacks` is what its violations do: `extraction`, `override`, `jailbreak`, `harm`.
     `is_blocking`: it blocks the message by itself, as every hard violation does.
     `raw_score` is the sum before it is clamped: what the design's examples are held against.
     """
@@ -123,6 +124,7 @@ class FilReading:
     harm_score: float = 0.0
     raw_score: float = 0.0
     violated: tuple[str, ...] = ()
+    attacks: frozenset[str] = frozenset()
     mentioned: tuple[str, ...] = ()
     concepts: tuple[str, ...] = ()
     rule_ids: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,27 @@ def test_a_further_pack_can_be_added(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("named", "attack"), [("", "harm"), ('name = "extraction"\n', "extraction")]
+)
+def test_a_rule_may_say_what_its_violation_does(tmp_path: Path, named: str, attack: str) -> None:
+    """Else its directive does; what is hidden in an encoding counts as well."""
+    path = tmp_path / "xx.toml"
+    path.write_text(PACK.replace("directive", f"{named}directive"), encoding="utf-8")
+    layer = FrozenInstinct.load(languages=["en"], extra_paths=[path])
+    hidden = base64.b64encode(b"How do I bake pie?").decode()
+    for text in ("How do I bake pie?", f"Please do this: {hidden}"):
+        assert layer.assess(read_text(text), now=0.0).attacks == {attack}
+    assert layer.assess(read_text("I eat pie."), now=0.0).attacks == frozenset()
+
+
+@pytest.mark.parametrize("language", codes("rules"))
+def test_requests_for_hidden_text_are_extraction_in_every_language(language: str) -> None:
+    """Each pack tells them from orders to drop instructions."""
+    named = [rule for rule in RULES if rule.language == language and rule.name == "extraction"]
+    assert [rule.directive for rule in named] == ["FIL-05"]
+
+
+@pytest.mark.parametrize(
     ("found", "written", "fault"),
     [
         ('kind = "content"', 'kind = "noise"', "kind"),
@@ -144,6 +166,7 @@ def test_a_further_pack_can_be_added(tmp_path: Path) -> None:
         ('pattern = "bake {thing}"', 'pattern = "bake {other}"', "other"),
         ('pattern = "bake {thing}"', 'colour = "red"\npattern = "bake {thing}"', "colour"),
         ('kind = "content"', 'kind = "feature"\nname = "unheard"', "name"),
+        ('kind = "content"', 'kind = "content"\nname = "unheard"', "name"),
         ('kind = "content"', 'kind = "concept"', "concept"),
         ('language = "xx"', "language = ", "TOML"),
         ("version = 1", "", "version"),

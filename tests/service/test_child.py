@@ -210,6 +210,25 @@ async def test_the_service_computes_long_requests_in_its_child(guarded: Any) -> 
     assert seen[0] == seen[1]
 
 
+async def test_a_long_session_is_shown_from_the_child(
+    guarded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read all its verdicts takes long; what is shown is the same as of a short one."""
+    guard = await guarded(open_judge=fast_judge)
+    for text in ("Hello", "How are you?"):
+        await guard.chat(text, headers={"x-session-id": "s"})
+    lanes, run = [], guard.service.child.run
+    monkeypatch.setattr(
+        guard.service.child, "run", lambda call, work: (lanes.append(call.lane), run(call, work))[1]
+    )
+    short = await guard.client.get("/v1/sessions/s")
+    monkeypatch.setattr("promptguard.service.lanes.LONG_SESSION_TURNS", 1)
+    long = await guard.client.get("/v1/sessions/s")
+    assert (short.status_code, long.status_code, lanes) == (200, 200, [Lane.LONG])
+    assert short.json() == long.json()
+    assert long.json()["transcript"][0]["content"] == "Hello"
+
+
 async def test_the_child_can_be_turned_off(guarded: Any) -> None:
     """One process is enough where memory is short."""
     guard = await guarded(open_judge=fast_judge, service={"child_process": False})

@@ -33,6 +33,10 @@ def test_it_names_turn_finding_words_and_deed() -> None:
     ("values", "part"),
     [
         ({"tags": ("LLM07", "AML.T0056")}, "hidden instructions"),
+        ({"tags": ("LLM07", "AML.T0056"), "directives": ("FIL-05",)}, "hidden instructions"),
+        ({"tags": ("LLM01",), "directives": ("FIL-05",)}, "override the assistant's instructions"),
+        ({"tags": ("AML.T0048",)}, "asks for something harmful"),
+        ({"tags": ("LLM01", "AML.T0054"), "signal": "context"}, "leads, with what was said"),
         ({"tags": ("LLM01", "AML.T0051.000", "AML.T0068")}, "in disguised text"),
         ({"signal": "continuation"}, "goes on from earlier turns"),
         ({"signal": "keywords"}, "reads like an attack"),

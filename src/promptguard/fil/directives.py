@@ -5,6 +5,15 @@ from __future__ import annotations
 from enum import StrEnum
 
 
+class Attack(StrEnum):
+    """What a violation does."""
+
+    EXTRACTION = "extraction"
+    OVERRIDE = "override"
+    JAILBREAK = "jailbreak"
+    HARM = "harm"
+
+
 class Directive(StrEnum):
     """What must not be done; a letter marks a child of the directive before it."""
 
@@ -26,6 +35,13 @@ class Directive(StrEnum):
     def parent(self) -> Directive | None:
         """The directive this one refines, or None."""
         return Directive(self.value[:-1]) if self.value[-1].isalpha() else None
+
+    @property
+    def attack(self) -> Attack:
+        """What violates it, where the rule that was violated does not say so itself."""
+        if self is Directive.SYSTEM_OVERRIDE:
+            return Attack.OVERRIDE
+        return Attack.JAILBREAK if self.parent is Directive.SYSTEM_OVERRIDE else Attack.HARM
 
     @property
     def title(self) -> str:  # type: ignore[override]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from promptguard.config import TemporalSettings
 from promptguard.conversation import Role
+from promptguard.fil.directives import Directive
 from promptguard.fil.finding import Finding, Matcher, canonical, find, together
 from promptguard.fil.parameters import (
     FilParameters,
@@ -125,6 +126,7 @@ class FrozenInstinct:
             harm_score=1.0 if is_hard else min(1.0, raw),
             raw_score=raw,
             violated=violated,
+            attacks=finding.attacks.union(Directive(name).attack for name in continued),
             mentioned=tuple(sorted(finding.mentioned - set(violated))),
             concepts=finding.concepts,
             rule_ids=finding.rule_ids,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from promptguard.fil.directives import Directive
 from promptguard.fil.rules import Kind
 from promptguard.patterns import Entry, Pack, PatternSet, any_of, compiled
 from promptguard.patterns.pack import joined, letters
@@ -171,12 +172,14 @@ class Reader:
 class Finding:
     """The outcome for one text or several views of it. Mappings go from name to weight.
 
-    `violated` are directives whose content occurs with intent, `mentioned` those only touched.
+    `violated` are directives whose content occurs with intent, `mentioned` those only touched;
+    `attacks` is what the violations do.
     `contexts` holds the frames around the contents, or of the whole text where it has none.
     `temporal` patterns count by themselves; `latent` has those that count after a risky past too.
     """
 
     violated: Mapping[str, float] = field(default_factory=dict)
+    attacks: frozenset[str] = frozenset()
     mentioned: frozenset[str] = frozenset()
     concepts: tuple[str, ...] = ()
     features: Mapping[str, float] = field(default_factory=dict)
@@ -194,6 +197,7 @@ class _Tally:
     """What the sentences read so far add up to."""
 
     violated: dict[str, float] = field(default_factory=dict)
+    attacks: set[str] = field(default_factory=set)
     contexts: dict[str, float] = field(default_factory=dict)
     intents: set[str] = field(default_factory=set)
     kept: list[Entry] = field(default_factory=list)
@@ -218,6 +222,7 @@ def find(matcher: Matcher, text: str) -> Finding:
     touched = {rule.directive for rule in (*contents, *concepts)}
     return Finding(
         violated=tally.violated,
+        attacks=frozenset(tally.attacks),
         mentioned=frozenset(touched - set(tally.violated)),
         concepts=tuple(dict.fromkeys(rule.name for rule in concepts)),
         features=_by_name(tally.kept, Kind.FEATURE, shown),
@@ -236,6 +241,7 @@ def together(parts: Sequence[Finding]) -> Finding:
     violated = _strongest(part.violated for part in parts)
     return Finding(
         violated=violated,
+        attacks=frozenset().union(*(part.attacks for part in parts)),
         mentioned=frozenset().union(*(part.mentioned for part in parts)) - set(violated),
         concepts=tuple(dict.fromkeys(name for part in parts for name in part.concepts)),
         features=_strongest(part.features for part in parts),
@@ -267,6 +273,7 @@ def _read_sentence(reader: Reader, index: int, tally: _Tally) -> None:
         if rule.kind == Kind.CONTENT and _is_meant(rule, asked, around, is_defensive):
             weight = max(rule.weight, tally.violated.get(rule.directive, 0.0))
             tally.violated[rule.directive] = weight
+            tally.attacks.add(rule.name or Directive(rule.directive).attack)
         if rule.kind == Kind.CONTENT or is_critical:
             tally.has_harmful_intent |= bool(asked) and not is_defensive
 

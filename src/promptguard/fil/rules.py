@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from promptguard.errors import DataError
-from promptguard.fil.directives import Directive
+from promptguard.fil.directives import Attack, Directive
 from promptguard.patterns import Entry, Pack, add_language, packs, read_pack
 
 SECTION = "rules"
@@ -26,6 +26,7 @@ class Kind(StrEnum):
 
 
 _NAMES = {
+    Kind.CONTENT: {"", *Attack},
     Kind.INTENT: {"method", "request", "explain", "plan", "glorify"},
     Kind.FEATURE: {
         "critical", "jailbreak", "dan", "roleplay", "hypothetical", "translation_evasion"

@@ -23,6 +23,7 @@ from promptguard.errors import PromptGuardError, StoreError
 from promptguard.evaluation import PromptGuard
 from promptguard.providers import Endpoint, open_endpoint
 from promptguard.service.auth import Authenticator, check_host
+from promptguard.service.calls import Calls
 from promptguard.service.child import Child, OpenJudge, lane_connections
 from promptguard.service.decisions import Decisions
 from promptguard.service.errors import api_error_of, error_response, invalid_fields
@@ -192,7 +193,8 @@ class Service:
             # Imported on use: the dashboard brings NiceGUI, which is large.
             from promptguard.service.dashboard import mount_dashboard
 
-            mount_dashboard(app, parts.controller, self.live, self.audit, self.decisions)
+            calls = Calls(live=self.live, lanes=self.lanes, child=self.child)
+            mount_dashboard(app, parts.controller, self.live, self.audit, self.decisions, calls)
         return app
 
     def _add_routes(self, app: FastAPI, parts: Parts) -> None:

@@ -30,6 +30,8 @@ _GLANCE_S = 0.01
 RETRY_AFTER_S = 2
 # A longer body makes its request a long one.
 LONG_BODY_BYTES = 16 * 1024
+# Reading more stored turns than this makes a call a long one.
+LONG_SESSION_TURNS = 100
 MAX_CALLERS = 10_000
 MAX_HEAVY = 16
 MAX_HEAVY_PER_CALLER = 2
@@ -304,6 +306,14 @@ async def computed(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     if current_call().lane is Lane.SHORT:
         return work(*args, **kwargs)
     return await asyncio.to_thread(offloaded, work, *args, **kwargs)
+
+
+async def computed_over(turns: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return `work(...)`, which goes through `turns` stored turns; many make the request long."""
+    call = current_call()
+    if turns > LONG_SESSION_TURNS and call.lane is Lane.SHORT:
+        call.lane = Lane.LONG
+    return await computed(work, *args, **kwargs)
 
 
 def lane_limits(config: ServiceConfig) -> dict[Lane, LaneLimits]:

@@ -114,25 +114,17 @@ class RequestMiddleware:
             departure.watch()
         deadline_s = config.heavy_timeout_s if call.lane is Lane.HEAVY else None
         try:
-            with under_way(call), self._computing(call):
+            with under_way(call), computing(call, self._lanes, self._child):
                 async with asyncio.timeout(deadline_s):
                     await self._app(scope, body, answer)
         except TimeoutError:
-            raise _too_long(config) from None
+            raise too_long(config) from None
         except asyncio.CancelledError:
             if not departure.has_happened:
                 raise
             raise ApiError(499, "The client left.", code="client_left") from None
         finally:
             departure.stop()
-
-    @contextmanager
-    def _computing(self, call: Call) -> Iterator[None]:
-        """Say where the computations of a request run, and when they end."""
-        child = self._child
-        elsewhere = nullcontext() if child is None else offloading(partial(in_child, child, call))
-        with checkpoints(partial(self._lanes.check, call)), elsewhere:
-            yield
 
     def _admit(self, scope: Scope, config: ServiceConfig) -> None:
         if (error := self._local_only(scope)) is not None:
@@ -251,6 +243,14 @@ class _BoundedBody:
             self.call.lane = Lane.LONG
 
 
+@contextmanager
+def computing(call: Call, lanes: LaneExecutor, child: Child | None) -> Iterator[None]:
+    """Say where the computations of a call run, and when they end."""
+    elsewhere = nullcontext() if child is None else offloading(partial(in_child, child, call))
+    with checkpoints(partial(lanes.check, call)), elsewhere:
+        yield
+
+
 def in_child(child: Child, call: Call, work: Callable[[], T]) -> T:
     """Return the result of `work`, computed in the child unless the request is a short one."""
     if call.lane is Lane.SHORT:
@@ -263,9 +263,15 @@ def _call_of(scope: Scope) -> Call:
     """Return the request as the lanes see it; without keys each connection is a caller."""
     principal = scope.get(PRINCIPAL)
     lane = Lane.HEAVY if _HEAVY.fullmatch(scope["path"]) else Lane.SHORT
-    if isinstance(principal, Principal) and principal.name:
-        return Call(owner=f"key {principal.name}", tenant=principal.tenant, lane=lane)
-    return Call(owner=f"peer {scope.get('client')}", lane=lane)
+    peer = f"peer {scope.get('client')}"
+    if not isinstance(principal, Principal):
+        return Call(owner=peer, lane=lane)
+    return Call(owner=owner_of(principal, peer), tenant=principal.tenant, lane=lane)
+
+
+def owner_of(principal: Principal, peer: str) -> str:
+    """Return whose calls wait together: those of a key or, without one, of `peer`."""
+    return f"key {principal.name}" if principal.name else peer
 
 
 def _limit_of(scope: Scope, config: ServiceConfig) -> int:
@@ -274,7 +280,8 @@ def _limit_of(scope: Scope, config: ServiceConfig) -> int:
     return limit or config.max_connections
 
 
-def _too_long(config: ServiceConfig) -> ApiError:
+def too_long(config: ServiceConfig) -> ApiError:
+    """Return the error for a heavy call whose time is over."""
     return ApiError(
         503,
         f"This took longer than the {config.heavy_timeout_s:g} s allowed for it.",

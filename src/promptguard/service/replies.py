@@ -96,6 +96,7 @@ class ReplyJudge:
             tenant=admission.key.tenant,
             turn=admission.state.turn_count,
             reason=bad.reason,
+            tags=list(bad.tags),
         )
         return is_enforced
 

@@ -9,17 +9,27 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import dataclass, field
 
+from promptguard.cancellation import checkpoint
+from promptguard.config import ControllerConfig
 from promptguard.errors import DataError, PromptGuardError
+from promptguard.offload import offloaded
 from promptguard.protocols import SessionStore
 from promptguard.queries import JudgedQuery, JudgedTurn, LabelFilter, OverviewQuery
+from promptguard.risk.ledger import Weighed
+from promptguard.service.auth import Principal
+from promptguard.service.calls import Calls
+from promptguard.service.lanes import Lane
+from promptguard.state import SessionState
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.reweigh import Reweigher
 from promptguard.verdict import Action, Verdict
 
 BATCH_TURNS = 2000
+# How many turns are weighed from one checkpoint to the next, at each of which others may go first.
+CHECK_TURNS = 200
 EXAMPLES = 3
 _LAST = 2**40  # seconds since the epoch that no turn reaches
 
@@ -121,6 +131,25 @@ class _Counts:
             self.by_label[min(self.labels, key=_gravity)] += 1
         self.labels = set()
 
+    def weighed(self, turn: JudgedTurn, now: Weighed, then: Weighed) -> None:
+        """Count a turn that comes to `now` under today's settings and to `then` under others."""
+        self.recorded_otherwise += int(now.action is not turn.action)
+        if turn.label:
+            blocked = (now.action is Action.BLOCK, then.action is Action.BLOCK)
+            self.labelled[(turn.label, *blocked)] += 1
+        if now.action is not then.action:
+            self.change(
+                Change(
+                    session_id=turn.session_id,
+                    turn=turn.turn,
+                    before=now.action,
+                    after=then.action,
+                    label=turn.label,
+                    risk_before=now.turn_risk,
+                    risk_after=then.turn_risk,
+                )
+            )
+
     def change(self, change: Change) -> None:
         self.moves[(*change.move, change.label)] += 1
         self.labels.add(change.label)
@@ -170,16 +199,29 @@ class _Counts:
         )
 
 
+@dataclass(slots=True, kw_only=True)
+class _Progress:
+    """What was counted so far, and the session that the last counted turn left off in."""
+
+    counts: _Counts = field(default_factory=_Counts)
+    ours: SessionState = field(default_factory=lambda: SessionState(session_id=""))
+    theirs: SessionState = field(default_factory=lambda: SessionState(session_id=""))
+
+
 class WhatIf:
-    """One count over all stored turns of a tenant; `name` and `choice` say under what settings."""
+    """One count over all stored turns of a tenant; `name` and `choice` say under what settings.
+
+    Each batch of turns is a heavy call of `principal`: turns that come in do not wait for it.
+    """
 
     def __init__(
         self,
         store: SessionStore,
+        calls: Calls,
         *,
         ours: TurnJudge,
-        theirs: TurnJudge,
-        tenant: str,
+        other: ControllerConfig,
+        principal: Principal,
         choice: str,
         name: str,
     ) -> None:
@@ -190,16 +232,16 @@ class WhatIf:
         self.fault = ""
         self.is_cancelled = False
         self._store = store
-        self._tenant = tenant
-        self._counts = _Counts()
-        self._ours = Reweigher(judge=ours)
-        shift = theirs.priors.document - ours.priors.document
-        self._theirs = Reweigher(judge=theirs, document_shift=shift)
+        self._calls = calls
+        self._ours = ours
+        self._other = other
+        self._principal = principal
+        self._progress = _Progress()
 
     @property
     def done(self) -> int:
         """How many turns were weighed so far."""
-        return self._counts.turns
+        return self._progress.counts.turns
 
     @property
     def is_running(self) -> bool:
@@ -211,70 +253,64 @@ class WhatIf:
         self.is_cancelled = self.is_running
 
     async def run(self) -> None:
-        """Count until the end; a failure of the store is told in `fault`."""
-        # A thread of its own: turns that come in meanwhile do not wait behind it.
-        with ThreadPoolExecutor(1, thread_name_prefix="promptguard-what-if") as thread:
-            try:
-                await self._count(thread)
-            except PromptGuardError as error:
-                self.fault = str(error)
+        """Count until the end; a failure of the store or a full queue is told in `fault`."""
+        try:
+            await self._count()
+        except PromptGuardError as error:
+            self.fault = str(error)
 
-    async def _count(self, thread: ThreadPoolExecutor) -> None:
-        query = OverviewQuery(
-            tenant=self._tenant, since=0, until=_LAST, bucket_s=_LAST, is_demo=False
-        )
+    async def _count(self) -> None:
+        tenant = self._principal.tenant
+        query = OverviewQuery(tenant=tenant, since=0, until=_LAST, bucket_s=_LAST, is_demo=False)
         self.total = (await self._store.overview(query)).total.turns
-        loop, last = asyncio.get_running_loop(), ("", 0)
+        last = ("", 0)
         while not self.is_cancelled:
             turns = await self._store.judged(
                 JudgedQuery(
-                    tenant=self._tenant,
-                    after_session=last[0],
-                    after_turn=last[1],
-                    limit=BATCH_TURNS,
+                    tenant=tenant, after_session=last[0], after_turn=last[1], limit=BATCH_TURNS
                 )
             )
             if not turns:
-                self.report = self._counts.report()
+                self.report = self._progress.counts.report()
                 return
-            await loop.run_in_executor(thread, self._weigh, turns)
+            async with self._calls.begin(self._principal, Lane.HEAVY):
+                self._progress = await asyncio.to_thread(
+                    offloaded, _weighed, self._ours, self._other, self._progress, turns
+                )
             last = (turns[-1].session_id, turns[-1].turn)
 
-    def _weigh(self, turns: Sequence[JudgedTurn]) -> None:
-        for turn, verdict in self._readable(turns):
-            ours = self._ours.weigh(turn.session_id, verdict, now=turn.timestamp)
-            theirs = self._theirs.weigh(turn.session_id, verdict, now=turn.timestamp)
-            counts = self._counts
-            counts.recorded_otherwise += int(ours.action is not turn.action)
-            if turn.label:
-                blocked = (ours.action is Action.BLOCK, theirs.action is Action.BLOCK)
-                counts.labelled[(turn.label, *blocked)] += 1
-            if ours.action is not theirs.action:
-                counts.change(
-                    Change(
-                        session_id=turn.session_id,
-                        turn=turn.turn,
-                        before=ours.action,
-                        after=theirs.action,
-                        label=turn.label,
-                        risk_before=ours.turn_risk,
-                        risk_after=theirs.turn_risk,
-                    )
-                )
 
-    def _readable(self, turns: Sequence[JudgedTurn]) -> Iterator[tuple[JudgedTurn, Verdict]]:
-        for turn in turns:
-            self._counts.turns += 1
-            self._counts.begin(turn.session_id)
-            try:
-                verdict = Verdict.from_json(turn.verdict)
-            except DataError:
-                self._counts.unread += 1
-                continue
-            if verdict.fault and not verdict.evidence:
-                self._counts.unread += 1
-            else:
-                yield turn, verdict
+def _weighed(
+    judge: TurnJudge, other: ControllerConfig, before: _Progress, turns: Sequence[JudgedTurn]
+) -> _Progress:
+    """Return the progress with `turns` counted."""
+    opened = TurnJudge.open(other, encoder=judge.encoder, instinct=judge.instinct)
+    shift = opened.priors.document - judge.priors.document
+    ours = Reweigher(judge=judge, state=before.ours)
+    theirs = Reweigher(judge=opened, document_shift=shift, state=before.theirs)
+    counts = deepcopy(before.counts)
+    for number, (turn, verdict) in enumerate(_readable(counts, turns)):
+        if number % CHECK_TURNS == 0:
+            checkpoint()
+        now = ours.weigh(turn.session_id, verdict, now=turn.timestamp)
+        then = theirs.weigh(turn.session_id, verdict, now=turn.timestamp)
+        counts.weighed(turn, now, then)
+    return _Progress(counts=counts, ours=ours.state, theirs=theirs.state)
+
+
+def _readable(counts: _Counts, turns: Sequence[JudgedTurn]) -> Iterator[tuple[JudgedTurn, Verdict]]:
+    for turn in turns:
+        counts.turns += 1
+        counts.begin(turn.session_id)
+        try:
+            verdict = Verdict.from_json(turn.verdict)
+        except DataError:
+            counts.unread += 1
+            continue
+        if verdict.fault and not verdict.evidence:
+            counts.unread += 1
+        else:
+            yield turn, verdict
 
 
 def _gravity(label: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from promptguard.fil.directives import Attack
 from promptguard.protocols import TurnContext
 from promptguard.text.places import original_spans
 from promptguard.verdict import Action, ContentFinding, Span
@@ -18,12 +19,33 @@ MAX_SPANS = 12
 _TELLING = ("hazard.", "intent.", "evasion.", "protected.")
 _WORTH_SHOWING = 0.2
 _LIKELY = 0.5
-_OVERRIDE = {"FIL-05", "FIL-05a", "FIL-05b"}
 
 INJECTION, LEAKAGE = "LLM01", "LLM07"
+EXTERNAL_HARM = "AML.T0048"
 DIRECT, INDIRECT = "AML.T0051.000", "AML.T0051.001"
-JAILBREAK, EXTRACTION, OBFUSCATION = "AML.T0054", "AML.T0056", "AML.T0068"
+JAILBREAK, EXTRACTION, DATA_LEAKAGE = "AML.T0054", "AML.T0056", "AML.T0057"
+OBFUSCATION = "AML.T0068"
 REWRITTEN_HISTORY = "AML.T0092"
+
+# What is wanted comes before the means to it.
+_TAGS = {
+    Attack.EXTRACTION: (LEAKAGE, EXTRACTION),
+    Attack.OVERRIDE: (INJECTION, DIRECT),
+    Attack.JAILBREAK: (INJECTION, JAILBREAK),
+    Attack.HARM: (EXTERNAL_HARM,),
+}
+_BY_CONCEPT = {
+    "protected.system_prompt": Attack.EXTRACTION,
+    "protected.hidden_rules": Attack.EXTRACTION,
+    "protected.secret_key_password": Attack.EXTRACTION,
+    "protected.verbatim_repeat": Attack.EXTRACTION,
+    "evasion.ignore_instructions": Attack.OVERRIDE,
+    "evasion.new_persona": Attack.JAILBREAK,
+    "evasion.no_restrictions": Attack.JAILBREAK,
+    "evasion.opposite_mode": Attack.JAILBREAK,
+    "evasion.developer_mode": Attack.JAILBREAK,
+    "evasion.stay_in_character": Attack.JAILBREAK,
+}
 
 
 def labels_of(
@@ -40,6 +62,13 @@ def tags_for(
     return tuple(dict.fromkeys(_found(ctx, own_risk, findings)))[:MAX_TAGS]
 
 
+def reply_tags(reason: str, leak: str) -> tuple[str, ...]:
+    """Return the tags of an answer; `reason` and `leak` are empty where there is none."""
+    if leak:
+        return LEAKAGE, DATA_LEAKAGE
+    return (EXTERNAL_HARM,) if reason else ()
+
+
 def _found(ctx: TurnContext, own_risk: float, findings: Sequence[ContentFinding]) -> Iterator[str]:
     if any(finding.action is not Action.ALLOW for finding in findings):
         yield from (INJECTION, INDIRECT)
@@ -47,31 +76,36 @@ def _found(ctx: TurnContext, own_risk: float, findings: Sequence[ContentFinding]
         yield REWRITTEN_HISTORY
     if own_risk < _LIKELY:
         return
-    kind = _kind(ctx)
-    if kind == "extractive":
-        yield from (LEAKAGE, EXTRACTION)
-    elif kind == "manipulative":
-        yield from (INJECTION, DIRECT)
-    else:  # harm asked for, openly or step by step: what jailbreaks are for
-        yield JAILBREAK
+    # Risk without anything in the message itself is that of the talk it continues.
+    attacks = _attacks(ctx) or {Attack.JAILBREAK}
+    first, *others = (tags for attack, tags in _TAGS.items() if attack in attacks)
+    yield from first
     if ctx.views.decoded or ctx.views.disguises:
         yield OBFUSCATION
-    if kind == "manipulative":
-        yield JAILBREAK
+    for tags in others:
+        yield from tags
 
 
-def _kind(ctx: TurnContext) -> str:
-    """Return what the message does: extractive, manipulative, or asks for harm."""
-    if _OVERRIDE & set(ctx.fil.violated):
-        return "manipulative"
-    if ctx.reading is None:
-        return "harmful"
+def _attacks(ctx: TurnContext) -> set[str]:
+    """Return what the message does: by the rules, and where they find no way round the
+    instructions, by the readers."""
+    found = set(ctx.fil.attacks)
+    if ctx.reading is None or found - {Attack.HARM}:
+        return found
     kinds = {
-        name: float(getattr(ctx.reading, name))
-        for name in ("extractive", "manipulative", "harmful")
+        Attack.EXTRACTION: ctx.reading.extractive,
+        Attack.OVERRIDE: ctx.reading.manipulative,
+        Attack.JAILBREAK: ctx.reading.manipulative,
+        Attack.HARM: ctx.reading.harmful,
     }
-    best = max(kinds, key=lambda name: kinds[name])
-    return best if kinds[best] >= _LIKELY else "harmful"
+    likely = {attack: p for attack, p in kinds.items() if p >= _LIKELY}
+    # The readers give most attacks a little of every kind; what the words name tells them apart.
+    named = {attack for name, attack in _BY_CONCEPT.items() if name in ctx.concepts}
+    found |= named.intersection(likely)
+    strongest = max(likely, key=lambda attack: likely[attack], default=None)
+    if strongest is not None and (not found or strongest is Attack.HARM):
+        found.add(strongest)
+    return found
 
 
 def spans_of(ctx: TurnContext) -> tuple[Span, ...]:

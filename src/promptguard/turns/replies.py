@@ -22,6 +22,7 @@ from promptguard.fil.engine import FrozenInstinct
 from promptguard.signals.phrases import classify_reply
 from promptguard.state import ReplyKind, ReplyRecord, excerpt_of
 from promptguard.text.read import read_text
+from promptguard.turns.labels import reply_tags
 from promptguard.verdict import Action, Mode
 
 QUOTED_WORDS = 12
@@ -121,13 +122,15 @@ _NOTHING = Protected(runs=frozenset(), secrets=frozenset())
 class ReplyVerdict:
     """What an answer did, and what is done about it; `reason` is empty where it may pass.
 
-    `leak` says what it gives away of the system prompt. In detect mode `is_enforced` is False.
+    `leak` says what it gives away of the system prompt, `tags` what others call it.
+    In detect mode `is_enforced` is False.
     """
 
     kind: ReplyKind
     action: Action = Action.ALLOW
     reason: str = ""
     leak: str = ""
+    tags: tuple[str, ...] = ()
     is_enforced: bool = True
 
     @property
@@ -147,6 +150,7 @@ def judge_reply(
         action=Action.BLOCK if is_bad else Action.ALLOW,
         reason=watch.reason,
         leak=watch.leak,
+        tags=watch.tags,
     )
 
 
@@ -173,6 +177,11 @@ class ReplyWatch:
     def is_bad(self) -> bool:
         """Whether the answer is to be cut."""
         return bool(self.reason)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What others call what was found."""
+        return reply_tags(self.reason, self.leak)
 
     def feed(self, piece: str) -> bool:
         """Judge the answer with `piece` added to it; returns `is_bad`."""

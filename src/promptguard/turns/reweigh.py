@@ -25,18 +25,18 @@ class Reweigher:
     """Weighs the turns of one session after another by a judge's weights, priors and policy.
 
     `document_shift` is how much higher the judge's prior for documents is than that under which
-    the contents were judged, in nats.
+    the contents were judged, in nats. `state` is the session of the last turn, after it.
     """
 
     judge: TurnJudge
     document_shift: float = 0.0
-    _state: SessionState = field(default_factory=lambda: SessionState(session_id=""))
+    state: SessionState = field(default_factory=lambda: SessionState(session_id=""))
 
     def weigh(self, session_id: str, verdict: Verdict, *, now: float) -> Weighed:
         """Return what a stored verdict's scores come to; turns of a session come in order."""
-        if session_id != self._state.session_id:
-            self._state = SessionState(session_id=session_id)
-        state, judge = self._state, self.judge
+        if session_id != self.state.session_id:
+            self.state = SessionState(session_id=session_id)
+        state, judge = self.state, self.judge
         at = max(now, state.updated)
         evidence = judge.weights.evidence(verdict.turn, self._known(verdict.scores))
         for allowed in (e for e in verdict.evidence if e.signal == ALLOWANCE):
@@ -53,7 +53,7 @@ class Reweigher:
             policy=judge.config.policy,
         )
         blocked = state.profile.blocked + int(weighed.action is Action.BLOCK)
-        self._state = replace(
+        self.state = replace(
             state,
             updated=at,
             mode=weighed.mode,

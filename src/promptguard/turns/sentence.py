@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from promptguard.risk.ledger import CONTENT
 from promptguard.turns.judge import ALLOWANCE
-from promptguard.turns.labels import DIRECT, EXTRACTION, JAILBREAK, OBFUSCATION
+from promptguard.turns.labels import DIRECT, EXTERNAL_HARM, EXTRACTION, OBFUSCATION
 from promptguard.verdict import Action, ContentFinding, Span, Verdict
 
 DONE = {
@@ -36,7 +36,7 @@ _DIRECTIVES = {
     "FIL-05a": "tries to talk the assistant out of its limits",
     "FIL-05b": "tries to give the assistant a role without rules",
 }
-_BY_TAG = {EXTRACTION: REVEALING, DIRECT: OVERRIDING, JAILBREAK: HARMFUL}
+_BY_TAG = {EXTRACTION: REVEALING, DIRECT: OVERRIDING, EXTERNAL_HARM: HARMFUL}
 _BY_GROUP = {
     "hazard": HARMFUL,
     "intent": HARMFUL,
@@ -128,11 +128,13 @@ def named_in(spans: Iterable[Span]) -> str:
 
 
 def _why(verdict: Verdict) -> str:
-    if verdict.directives:
-        return _DIRECTIVES.get(max(verdict.directives, key=len), _UNCLEAR)
+    by_directive = _DIRECTIVES.get(max(verdict.directives, key=len, default=""), "")
     by_tag = next((_BY_TAG[tag] for tag in verdict.tags if tag in _BY_TAG), "")
-    if by_tag:
+    # One directive is against overriding instructions and against revealing them.
+    if by_directive == OVERRIDING and by_tag == REVEALING:
         return by_tag
+    if by_directive or by_tag:
+        return by_directive or by_tag
     strongest = next((e.signal for e in verdict.top_evidence), "")
     return _BY_SIGNAL.get(strongest) or named_in(verdict.spans) or _UNCLEAR
 

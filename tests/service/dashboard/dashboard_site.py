@@ -16,10 +16,12 @@ from fastapi import FastAPI
 from promptguard.config import ControllerConfig, KeyConfig, ServiceConfig, Settings
 from promptguard.controller import Controller
 from promptguard.service.auth import Authenticator, key_hash
+from promptguard.service.calls import Calls
 from promptguard.service.dashboard import mount_dashboard
 from promptguard.service.dashboard.access import Access, DashboardContext, Visitor
 from promptguard.service.dashboard.components import Frame, Tag
 from promptguard.service.decisions import Decisions
+from promptguard.service.lanes import LaneExecutor, lane_limits
 from promptguard.service.logs import AuditLog
 from promptguard.service.settings import LiveSettings, Reloader
 from promptguard.service.telemetry import Telemetry, Tracing
@@ -110,10 +112,17 @@ def context_for(
         access=Access(lambda: keys, clock=time.time),
         audit=audit,
         decisions=decisions,
+        calls=calls_of(live),
         live=live,
         report=lambda: Path("absent.json"),
         clock=time.time,
     )
+
+
+def calls_of(live: LiveSettings) -> Calls:
+    """Calls that are computed in this process."""
+    lanes = LaneExecutor(lane_limits(live.current.service))
+    return Calls(live=live, lanes=lanes, child=None)
 
 
 def visitor_in(context: DashboardContext, key: str = "") -> Visitor:
@@ -142,7 +151,8 @@ async def open_site(
     app = FastAPI()
     audit = AuditLog(None, clock=time.time)
     decisions = Decisions(controller, audit, clock=time.time)
-    mount_dashboard(app, controller, LiveSettings(settings), audit, decisions)
+    live = LiveSettings(settings)
+    mount_dashboard(app, controller, live, audit, decisions, calls_of(live))
     transport = httpx.ASGITransport(app=app, client=(peer, 4711))
     async with (
         app.router.lifespan_context(app),

@@ -239,11 +239,11 @@ def test_words_are_marked_where_spans_point() -> None:
 def test_the_first_sentence_says_what_was_done_and_why() -> None:
     """The most severe turn counts, a lock is named, and nothing found is said as well."""
     (card,) = cards_of((entry(0, Role.USER, "x", VERDICT),))
-    said = sentence_html(state(lock=Lock(turn=1, reason="three blocks")), [card])
+    said = sentence_html(state(lock=Lock(turn=1, reason="three blocks")), card)
     assert 'href="#turn-1"' in said
     assert "was blocked: it" in said
     assert "locked</b> since turn 1: three blocks" in said
-    assert "Nothing was blocked, stripped or steered in 1 turn." in sentence_html(state(), [])
+    assert "Nothing was blocked, stripped or steered in 1 turn." in sentence_html(state(), None)
 
 
 def test_labels_are_listed_newest_first_with_their_notes_escaped() -> None:

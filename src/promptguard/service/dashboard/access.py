@@ -27,6 +27,7 @@ from promptguard.config import KeyConfig
 from promptguard.controller import Controller
 from promptguard.service.auth import Authenticator, Principal, local_only_error
 from promptguard.service.auth import Scope as KeyScope
+from promptguard.service.calls import Calls
 from promptguard.service.dashboard.templates import render
 from promptguard.service.decisions import Decisions
 from promptguard.service.logs import AuditLog
@@ -167,6 +168,7 @@ class DashboardContext:
     access: Access
     audit: AuditLog
     decisions: Decisions
+    calls: Calls
     live: LiveSettings
     report: Callable[[], Path]
     clock: Callable[[], float]

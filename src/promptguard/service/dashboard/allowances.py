@@ -16,7 +16,7 @@ from promptguard.service.dashboard.access import DashboardContext, Visitor
 from promptguard.service.dashboard.actions import put_label
 from promptguard.service.dashboard.components import Frame, Tag, panel, raw, session_url
 from promptguard.service.dashboard.templates import notice, render
-from promptguard.service.dashboard.transcript import Card, flagged_cards
+from promptguard.service.dashboard.transcript import Card
 from promptguard.stored_sessions import FALSE_ALARM
 from promptguard.stores.rows import key_name
 
@@ -47,9 +47,9 @@ class AllowForm:
             self.said = raw().props("aria-live=polite")
         self.area.on("submit", self.on_allow, js_handler=_SUBMIT)
 
-    def show(self, cards: Sequence[Card]) -> None:
-        """Offer the turns that were interfered with and whose text is kept."""
-        offered = tuple(card for card in flagged_cards(cards) if _is_offered(card))
+    def show(self, flagged: Sequence[Card]) -> None:
+        """Offer those of the turns that were interfered with whose text is kept."""
+        offered = tuple(card for card in flagged if _is_offered(card))
         if offered == self.cards:
             return
         self.cards = offered

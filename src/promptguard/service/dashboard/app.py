@@ -13,6 +13,7 @@ from starlette.routing import Mount
 from promptguard.controller import Controller
 from promptguard.errors import ConfigError
 from promptguard.model.artifact import bundled
+from promptguard.service.calls import Calls
 from promptguard.service.decisions import Decisions
 from promptguard.service.logs import AuditLog
 from promptguard.service.settings import LiveSettings
@@ -26,6 +27,7 @@ def mount_dashboard(
     live: LiveSettings,
     audit: AuditLog,
     decisions: Decisions,
+    calls: Calls,
     *,
     clock: Callable[[], float] = time.time,
 ) -> None:
@@ -64,6 +66,7 @@ def mount_dashboard(
         access=Access(lambda: live.current.service.keys, clock=clock),
         audit=audit,
         decisions=decisions,
+        calls=calls,
         live=live,
         report=lambda: _report_of(live.current.service.quality_report),
         clock=clock,

@@ -6,7 +6,7 @@ Native controls are labelled, usable by keyboard and readable aloud without work
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -195,6 +195,36 @@ def follow(
     on_live(True)
     task = background_tasks.create(listen(), name="follow the store")
     ui.context.client.on_delete(lambda: task.cancel())
+
+
+class PageWork:
+    """What a page computes for long: the newest of each name, and nothing once the page is gone."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, asyncio.Task[None]] = {}
+        ui.context.client.on_delete(self.end_all)
+
+    async def run(self, name: str, work: Coroutine[None, None, None]) -> None:
+        """Wait for `work`, or until it is ended; an earlier one of the same name is ended first."""
+        self.end(name)
+        task = asyncio.ensure_future(work)
+        self._running[name] = task
+        try:
+            await asyncio.wait((task,))
+        finally:
+            task.cancel()
+        if not task.cancelled():
+            task.result()
+
+    def end(self, name: str) -> None:
+        """End what runs under `name`, if anything does."""
+        if name in self._running:
+            self._running.pop(name).cancel()
+
+    def end_all(self) -> None:
+        """End everything."""
+        for name in tuple(self._running):
+            self.end(name)
 
 
 def session_url(base: str, key: SessionKey) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from starlette.requests import Request
@@ -17,6 +17,8 @@ from promptguard.queries import SessionRow
 from promptguard.service.dashboard.access import context_of, error_page, visitor_of
 from promptguard.service.dashboard.filters import ListFilter, moment_of
 from promptguard.service.dashboard.overview import demo_filter
+from promptguard.service.lanes import computed_over
+from promptguard.state import TranscriptEntry
 
 _ROWS = 500
 COLUMNS = (
@@ -49,10 +51,17 @@ async def export_session(request: Request) -> Response:
         entries = ()
     if not entries:
         return error_page(request, "Session not found", "It may have been deleted.", 404)
-    lines = [
+    body = await computed_over(len(entries), _messages, key.session_id, entries)
+    headers = {"content-disposition": 'attachment; filename="session.jsonl"'}
+    return Response(body, media_type="application/x-ndjson", headers=headers)
+
+
+def _messages(session_id: str, entries: Sequence[TranscriptEntry]) -> str:
+    """Return messages one per line, with their verdicts."""
+    lines = (
         json.dumps(
             {
-                "session_id": key.session_id,
+                "session_id": session_id,
                 "turn": entry.turn,
                 "role": entry.role.value,
                 "content": entry.content,
@@ -62,9 +71,8 @@ async def export_session(request: Request) -> Response:
             ensure_ascii=True,
         )
         for entry in entries
-    ]
-    headers = {"content-disposition": 'attachment; filename="session.jsonl"'}
-    return Response("\n".join(lines) + "\n", media_type="application/x-ndjson", headers=headers)
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def values_of(row: SessionRow) -> dict[str, str | int | float | bool]:

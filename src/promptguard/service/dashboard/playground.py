@@ -28,6 +28,7 @@ from promptguard.service.dashboard.access import (
 from promptguard.service.dashboard.charts import Bar, Point, evidence_bars, trajectory
 from promptguard.service.dashboard.components import (
     Frame,
+    PageWork,
     Tag,
     button,
     choice,
@@ -43,6 +44,7 @@ from promptguard.service.dashboard.transcript import (
     counterfactual,
     point_of,
 )
+from promptguard.service.lanes import LONG_BODY_BYTES, Lane
 from promptguard.service.sessions import Owner
 from promptguard.service.verdicts import explanation_view, is_judged
 from promptguard.state import SessionState
@@ -93,6 +95,7 @@ class Playground:
     is_playing: bool = False
     was_blocked: bool = False
     answers: bool = False
+    work: PageWork = field(default_factory=PageWork)
     turn_taken: asyncio.Lock = field(default_factory=asyncio.Lock)
     log: Tag = field(init=False)
     side: ui.html = field(init=False)
@@ -230,15 +233,17 @@ class Playground:
                 verdict = raw(render("playground", "judging"), classes="judged")
             self._scroll()
             try:
-                if self.answers and reply is None and not tools:
-                    result = await self._answered(text)
-                else:
-                    result = await self._judged(text, tools, reply)
+                lane = Lane.LONG if len(text) > LONG_BODY_BYTES else Lane.SHORT
+                async with self.context.calls.begin(self.visitor.principal, lane):
+                    if self.answers and reply is None and not tools:
+                        result = await self._answered(text)
+                    else:
+                        result = await self._judged(text, tools, reply)
                 verdict.content = str(_verdict_line(result, text))
                 said.content = str(_message("user", "You", text, tools, result.verdict.spans))
                 self._take(result)
                 if result.is_blocked and not (self.is_playing and self.was_blocked):
-                    await self._explain()
+                    await self.work.run("explain", self._explain())
                 self.was_blocked = result.is_blocked
             except PromptGuardError as error:
                 verdict.content = str(notice(str(error), "bad"))
@@ -282,7 +287,13 @@ class Playground:
 
     async def _explain(self) -> None:
         key = self.key
-        explained = await self.context.controller.explain(key.session_id, tenant=key.tenant)
+        try:
+            async with self.context.calls.begin(self.visitor.principal, Lane.HEAVY):
+                explained = await self.context.controller.explain(key.session_id, tenant=key.tenant)
+        except PromptGuardError as error:
+            with self.log:
+                raw(notice(str(error), "bad"))
+            return
         explanation = explanation_view(key.session_id, explained)
         self.frame.say(f"Turn {explanation.verdict.turn} was blocked.")
         why, alone = counterfactual(explanation), alone_html(explanation)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import ParamSpec
 
 from markupsafe import Markup
 from nicegui import background_tasks, ui
 from starlette.requests import Request
 
 from promptguard.config import ControllerConfig, config_hash
-from promptguard.errors import InputError, PromptGuardError
+from promptguard.errors import EvaluationError, InputError, PromptGuardError
+from promptguard.offload import offloaded
 from promptguard.protocols import SessionKey
 from promptguard.service.auth import Scope
 from promptguard.service.dashboard.access import (
@@ -25,6 +29,7 @@ from promptguard.service.dashboard.allowances import AllowForm
 from promptguard.service.dashboard.charts import Point, trajectory
 from promptguard.service.dashboard.components import (
     Frame,
+    PageWork,
     Tag,
     button,
     choice,
@@ -35,21 +40,21 @@ from promptguard.service.dashboard.components import (
 )
 from promptguard.service.dashboard.templates import notice, render
 from promptguard.service.dashboard.transcript import (
-    Card,
-    cards_of,
+    Digest,
+    digest_of,
     explanation_html,
     point_of,
-    points_of,
     reached_html,
     replay_html,
     sentence_html,
     turn_html,
-    worst_of,
 )
+from promptguard.service.lanes import LONG_BODY_BYTES, LONG_SESSION_TURNS, Lane
 from promptguard.service.verdicts import explanation_view, replay_view
 from promptguard.state import SessionState
 
 SHOWN = 40
+P = ParamSpec("P")
 _EXPLAINED_AT_ONCE = 60
 _MOST_REPLAYED = 500
 _OTHERS = (
@@ -96,10 +101,11 @@ class SessionPage:
     key: SessionKey
     base: str = ""
     shown: int = SHOWN
-    cards: tuple[Card, ...] = ()
+    digest: Digest = field(default_factory=Digest)
     state: SessionState = field(init=False)
     other: tuple[Point, ...] = ()
     drawn: dict[int, tuple[str, ui.html]] = field(default_factory=dict)
+    work: PageWork = field(default_factory=PageWork)
     is_explaining: bool = False
     is_stale: bool = False
     head: ui.html = field(init=False)
@@ -157,12 +163,17 @@ class SessionPage:
         """Show the session as it is now."""
         self.state = state
         entries = await self.context.controller.store.transcript(self.key)
-        self.cards = await asyncio.to_thread(cards_of, entries)
+        try:
+            async with self._reading(is_long=state.turn_count > LONG_SESSION_TURNS):
+                self.digest = await asyncio.to_thread(offloaded, digest_of, entries, self.shown)
+        except EvaluationError as error:
+            self.head.content = str(notice(str(error), "bad"))
+            return
         self.head.content = str(self._head_html())
         if self.visitor.may(Scope.ADMIN):
-            self.allow.show(self.cards)
+            self.allow.show(self.digest.flagged)
         self.reached.content = str(reached_html(state.entered))
-        self._draw_chart()
+        await self._draw_chart()
         await self._draw_turns()
 
     def explain_soon(self) -> None:
@@ -171,7 +182,8 @@ class SessionPage:
             self.is_stale = True
             return
         self.is_explaining = True
-        background_tasks.create(self._explain(), name="explain a session")
+        explaining = self.work.run("explain", self._explain())
+        background_tasks.create(explaining, name="explain a session")
 
     async def on_explain(self) -> None:
         """Explain because the visitor asks for it."""
@@ -182,29 +194,34 @@ class SessionPage:
         self.shown += SHOWN
         self.turns.clear()
         self.drawn.clear()
-        await self._draw_turns()
+        await self.show(self.state)
 
     async def on_replay(self, name: str) -> None:
         """Judge the session under another configuration and show the difference."""
         if not name:
+            self.work.end("replay")
             self.other, self.replayed.content = (), ""
-            self._draw_chart()
+            await self._draw_chart()
             return
         if self.state.turn_count > _MOST_REPLAYED:
             advice = f"Sessions of more than {_MOST_REPLAYED} turns are not replayed on a page; "
             self._show_replay(notice(advice + "use `promptguard replay`."))
             return
         self._show_replay(notice("Judging the session again…"))
+        await self.work.run("replay", self._replay(name))
+
+    async def _replay(self, name: str) -> None:
         controller, key = self.context.controller, self.key
         config = other_config(controller.config, name)
         try:
-            pairs = await controller.replay(key.session_id, config, tenant=key.tenant)
+            async with self.context.calls.begin(self.visitor.principal, Lane.HEAVY):
+                pairs = await controller.replay(key.session_id, config, tenant=key.tenant)
         except PromptGuardError as error:
             self._show_replay(notice(str(error), "bad"))
             return
         self.other = tuple(point_of(theirs) for _, theirs in pairs)
         self._show_replay(replay_html(replay_view(key.session_id, pairs), dict(_OTHERS)[name]))
-        self._draw_chart()
+        await self._draw_chart()
 
     def _show_replay(self, html: Markup) -> None:
         self.replayed.content = str(html)
@@ -228,25 +245,46 @@ class SessionPage:
             return
         controller, key = self.context.controller, self.key
         try:
-            explanation = await controller.explain(key.session_id, tenant=key.tenant)
+            async with self.context.calls.begin(self.visitor.principal, Lane.HEAVY):
+                explanation = await controller.explain(key.session_id, tenant=key.tenant)
             self.why.content = str(explanation_html(explanation_view(key.session_id, explanation)))
         except PromptGuardError as error:
             self.why.content = str(notice(str(error), "bad"))
+            self.ask.set_visibility(True)
         self.is_explaining = False
         if self.is_stale:
             self.is_stale = False
             self.explain_soon()
 
-    def _draw_chart(self) -> None:
+    def _reading(self, *, is_long: bool) -> AbstractAsyncContextManager[None]:
+        lane = Lane.LONG if is_long else Lane.SHORT
+        return self.context.calls.begin(self.visitor.principal, lane)
+
+    async def _drawn(self, work: Callable[P, Markup], *args: P.args, **kwargs: P.kwargs) -> Markup:
+        """Return what a long call of `work` draws, or why there is no room for one."""
+        try:
+            async with self._reading(is_long=True):
+                return await asyncio.to_thread(offloaded, work, *args, **kwargs)
+        except EvaluationError as error:
+            return notice(str(error), "bad")
+
+    async def _draw_chart(self) -> None:
         starts = self.context.controller.judge.weights.modes.starts()
-        points = points_of(self.cards)
-        self.chart.content = str(trajectory(points, starts, self.state.entered, other=self.other))
+        points, entered = self.digest.points, self.state.entered
+        if len(points) > LONG_SESSION_TURNS:
+            drawn = await self._drawn(trajectory, points, starts, entered, other=self.other)
+        else:
+            drawn = trajectory(points, starts, entered, other=self.other)
+        self.chart.content = str(drawn)
 
     async def _draw_turns(self) -> None:
-        latest = self.cards[-self.shown :]
-        self.earlier.set_visibility(len(self.cards) > len(latest))
+        latest = self.digest.latest
+        self.earlier.set_visibility(self.digest.turns > len(latest))
         for card in latest:
-            wanted = await asyncio.to_thread(turn_html, card)
+            if len(card.user or "") > LONG_BODY_BYTES:
+                wanted = await self._drawn(turn_html, card)
+            else:
+                wanted = await asyncio.to_thread(turn_html, card)
             known, element = self.drawn.get(card.turn, ("", None))
             if element is None:
                 with self.turns:
@@ -258,7 +296,8 @@ class SessionPage:
 
     def _head_html(self) -> Markup:
         is_current = self.state.config_hash == config_hash(self.context.controller.config)
-        sentence, worst = sentence_html(self.state, self.cards), worst_of(self.cards)
+        worst = self.digest.worst
+        sentence = sentence_html(self.state, worst)
         return render("session", "head", self.state, sentence, worst, is_current)
 
 

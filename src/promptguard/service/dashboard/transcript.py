@@ -25,6 +25,7 @@ from promptguard.turns.sentence import verdict_sentence
 from promptguard.verdict import Action, Evidence, Mode, Verdict
 
 _MOST_BARS = 12
+_MOST_FLAGGED = 100
 _STRONG_NATS = 0.3
 
 
@@ -38,6 +39,33 @@ class Card:
     tools: tuple[str | None, ...] = ()
     replies: tuple[str | None, ...] = ()
     verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """What a page shows of a session: its newest turns whole, of the others what the chart needs.
+
+    `flagged` are the newest turns that were interfered with, `worst` is the most severe of all.
+    """
+
+    turns: int = 0
+    points: tuple[Point, ...] = ()
+    latest: tuple[Card, ...] = ()
+    flagged: tuple[Card, ...] = ()
+    worst: Card | None = None
+
+
+def digest_of(entries: Sequence[TranscriptEntry], shown: int) -> Digest:
+    """Return what is shown of a transcript with `shown` turns of it whole."""
+    cards = cards_of(entries)
+    flagged = flagged_cards(cards)
+    return Digest(
+        turns=len(cards),
+        points=points_of(cards),
+        latest=cards[-shown:],
+        flagged=tuple(flagged[-_MOST_FLAGGED:]),
+        worst=worst_of(flagged),
+    )
 
 
 def cards_of(entries: Sequence[TranscriptEntry]) -> tuple[Card, ...]:
@@ -86,9 +114,8 @@ def worst_of(cards: Iterable[Card]) -> Card | None:
     )
 
 
-def sentence_html(state: SessionState, cards: Sequence[Card]) -> Markup:
-    """Say in one sentence what the guard makes of the session, its most severe turn first."""
-    worst = worst_of(cards)
+def sentence_html(state: SessionState, worst: Card | None) -> Markup:
+    """Say in one sentence what the guard makes of the session, by its most severe turn."""
     verdict = worst.verdict if worst is not None else None
     told = verdict_sentence(verdict, worst.user) if worst is not None and verdict else ""
     return render("session", "sentence", state, verdict, told)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from nicegui import background_tasks, ui
 
-from promptguard.config import ControllerConfig
 from promptguard.decisions import AppliedSettings
 from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey
@@ -27,7 +26,6 @@ from promptguard.service.dashboard.components import (
 from promptguard.service.dashboard.templates import notice, render
 from promptguard.service.decisions import weights_offered, weights_path
 from promptguard.service.what_if import Change, Move, WhatIf
-from promptguard.turns.judge import TurnJudge
 
 _LOOK_S = 0.4
 _EXCERPT_CHARS = 220
@@ -80,7 +78,7 @@ class WhatIfPanel:
             self._say("A count is under way; cancel it first.")
             return
         try:
-            job = await self._opened(self.chosen)
+            job = self._opened(self.chosen)
         except PromptGuardError as error:
             self._say(str(error), "bad")
             return
@@ -138,22 +136,18 @@ class WhatIfPanel:
         files = [(name, f"Weights {name}") for name in weights_offered(self.context.live.written)]
         return [("", "Choose…"), *presets, *files]
 
-    async def _opened(self, chosen: str) -> WhatIf:
+    def _opened(self, chosen: str) -> WhatIf:
         controller, live = self.context.controller, self.context.live
         if chosen in PRESETS:
             changes = {"preset": chosen, "false_positive_budget": None}
         else:
             changes = {"weights": str(weights_path(live.written, chosen))}
-        ours = controller.judge
-        other: ControllerConfig = controller.config.model_copy(update=changes)
-        theirs = await asyncio.to_thread(
-            TurnJudge.open, other, encoder=ours.encoder, instinct=ours.instinct
-        )
         return WhatIf(
             controller.store,
-            ours=ours,
-            theirs=theirs,
-            tenant=self.visitor.tenant,
+            self.context.calls,
+            ours=controller.judge,
+            other=controller.config.model_copy(update=changes),
+            principal=self.visitor.principal,
             choice=chosen,
             name=dict(self._offered()).get(chosen, chosen),
         )

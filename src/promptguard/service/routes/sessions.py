@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from promptguard.config import ControllerConfig, PolicyConfig
@@ -17,6 +17,7 @@ from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
 from promptguard.service.auth import Principal, Scope, permitted, principal_of
 from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.intake import Intake
+from promptguard.service.lanes import computed_over
 from promptguard.service.logs import AuditLog
 from promptguard.service.verdicts import (
     EnteredView,
@@ -183,12 +184,14 @@ class SessionsApi:
         )
         return SessionList(sessions=[_summary(state) for state in states])
 
-    async def show(self, request: Request, session_id: SessionId) -> SessionDetail:
+    async def show(self, request: Request, session_id: SessionId) -> Response:
         """Show a session with its transcript, evidence and labels."""
         caller = permitted(request, Scope.READ)
         state, key = await self._found(caller, session_id)
         store = self.controller.store
-        return _detail(state, await store.transcript(key), await store.labels(key))
+        entries, labels = await store.transcript(key), await store.labels(key)
+        body = await computed_over(len(entries), _detail_json, state, entries, labels)
+        return Response(body, media_type="application/json")
 
     async def explain(self, request: Request, session_id: SessionId) -> ExplanationView:
         """Say why the last turn got its verdict, and without which turns it would have passed."""
@@ -305,6 +308,12 @@ def _summary(state: SessionState) -> SessionSummary:
         created=state.created,
         updated=state.updated,
     )
+
+
+def _detail_json(
+    state: SessionState, entries: tuple[TranscriptEntry, ...], labels: tuple[SessionLabel, ...]
+) -> str:
+    return _detail(state, entries, labels).model_dump_json()
 
 
 def _detail(
