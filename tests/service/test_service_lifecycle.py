@@ -321,7 +321,7 @@ async def test_a_dashboard_is_mounted_where_it_is_wanted(guarded, monkeypatch) -
         "promptguard.service.dashboard.mount_dashboard", lambda *given: mounted.append(given)
     )
     guard = await guarded(service={"dashboard": True})
-    ((app, controller, live, audit, decisions),) = mounted
+    ((app, controller, live, audit, decisions, _),) = mounted
     assert (app, controller) == (guard.service.app, guard.controller)
     assert (live.current.service, audit) == (guard.settings.service, guard.service.audit)
     assert decisions is guard.service.decisions

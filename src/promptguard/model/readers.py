@@ -1,6 +1,6 @@
 """The embedded readers: texts in, calibrated readings out.
 
-The quick reader reads everything. The thorough one costs about eight times as much and is asked
+The quick reader reads everything. The thorough one costs about six times as much and is asked
 by the caller where the quick one is unsure or the stakes are high; its word is then blended with
 the quick one's.
 """
