@@ -10,7 +10,7 @@ CASES ?= 125000
 ROUNDS ?= 100
 DATA ?= ../shared/data
 
-.PHONY: run test check fmt bench fuzz chaos validate e2e e2e-large integrations docs lock sbom licences audit clean
+.PHONY: run test test-service test-rest check fmt bench fuzz chaos validate e2e e2e-large integrations docs lock sbom licences audit clean
 
 $(RUNNABLE): requirements/run.txt pyproject.toml
 	@echo "Setting up $(VENV) with what the service needs (once; a minute after the download)."
@@ -31,8 +31,18 @@ $(READY): requirements/dev.txt requirements/llm.txt pyproject.toml
 run: $(RUNNABLE)
 	$(BIN)/promptguard serve
 
+# Two halves side by side: each is busy with one core for most of its time.
+SERVICE_TESTS := tests/service tests/stores tests/validation tests/contracts tests/e2e
+JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,--jobs=2)
+
 test: $(READY)
-	$(BIN)/python -m pytest
+	+$(MAKE) --no-print-directory $(JOBS) test-service test-rest
+
+test-service: $(READY)
+	$(BIN)/python -m pytest $(SERVICE_TESTS)
+
+test-rest: $(READY)
+	$(BIN)/python -m pytest tests $(addprefix --ignore=,$(SERVICE_TESTS))
 
 check: $(READY)
 	$(BIN)/ruff format --check .
