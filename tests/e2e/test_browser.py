@@ -57,6 +57,7 @@ def test_the_manual_is_reached_searched_and_read(browser: Any, service: Served, 
         assert page.locator("main h1").inner_text() == "Gateway"
         page.locator("nav").get_by_role("link", name="Dashboard").click()
         pictures = page.locator("main img")
+        page.wait_for_load_state("load")  # with the pictures
         assert pictures.count() > 5
         assert page.evaluate(
             "[...document.querySelectorAll('main img')].every(i => i.complete && i.naturalWidth)"

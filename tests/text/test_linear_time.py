@@ -21,4 +21,6 @@ def test_quadratic_time_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """An expression that starts over at every letter fails the measure."""
     quadratic = re.compile("[a-z]*[0-9]")
     monkeypatch.setitem(FUNCTIONS, "quadratic", quadratic.search)
-    assert not measure(4_000, "quadratic", "letters, then an accent").is_linear
+    # A busy machine may slow the shorter of the two runs; it does not do so each time.
+    measured = (measure(8_000, "quadratic", "letters, then an accent") for _ in range(4))
+    assert any(not found.is_linear for found in measured)
