@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from training.network import Network
 
@@ -72,3 +72,11 @@ class Course:
         )
         for group, rate in self.groups:
             group["lr"] = rate * factor
+
+
+def step_with(loss: Tensor, network: Network, optimiser: torch.optim.AdamW) -> None:
+    """Take one step down the loss, however steep it is."""
+    loss.backward()
+    nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)

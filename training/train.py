@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import Tokenizer
-from torch import nn
 from torch.nn import functional as f
 
 from training.batches import stream
-from training.course import Course, optimiser_of
+from training.course import Course, optimiser_of, step_with
 from training.glossary import Glossary
 from training.losses import (
     Sentence,
@@ -97,10 +96,7 @@ def align(network: Network, base: Network, parallel: list[Sentence], options: An
     for step in course:
         begin = rng.randrange(0, len(buckets) - options.align_batch)
         loss = parallel_loss(network, base, buckets[begin : begin + options.align_batch])
-        loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        step_with(loss, network, optimiser)
         if step % 100 == 0:
             print(f"align {step} {loss.item():.4f} {course.took:.0f}s", flush=True)
 
@@ -124,10 +120,7 @@ def train_thorough(
             pairs = translations.draw(192)
             loss = loss + options.keep * parallel_loss(network, base, pairs)
             loss = loss + options.translated * translated_loss(network, pairs)
-        loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        step_with(loss, network, optimiser)
         if step % 50 == 0:
             print(f"thorough {step} {loss.item():.3f} {course.took:.0f}s", flush=True)
 
@@ -168,10 +161,7 @@ def distil(
             )
             kept = 1 - (foreign[3].float() * target.float()).sum(-1).mean()
         loss = sum(losses) + options.translated * translated + options.keep * kept
-        loss.backward()
-        nn.utils.clip_grad_norm_(quick.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        step_with(loss, quick, optimiser)
         if step % 100 == 0:
             print(f"quick {step} {loss.item():.3f} {course.took:.0f}s", flush=True)
         if course.took - stored > STORE_EVERY:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from endless import Endless
 from guarded_service import fast_judge
 
-from promptguard.cancellation import checkpoint
 from promptguard.config import ControllerConfig, ServiceConfig, Settings
 from promptguard.errors import EvaluationError
 from promptguard.offload import offloaded
@@ -29,22 +28,6 @@ from promptguard.service.lanes import (
 from promptguard.service.settings import LiveSettings
 
 BOSS, OTHER = Principal(name="boss"), Principal(name="other")
-
-
-class Endless:
-    """Work that never ends by itself."""
-
-    def __init__(self) -> None:
-        self.began, self.ended = threading.Event(), threading.Event()
-
-    def __call__(self) -> None:
-        self.began.set()
-        try:
-            while True:
-                checkpoint()
-                threading.Event().wait(0.001)
-        finally:
-            self.ended.set()
 
 
 @asynccontextmanager
@@ -89,35 +72,35 @@ async def test_a_call_is_its_callers(principal: Principal, owner: str) -> None:
 
 async def test_a_heavy_call_ends_at_its_deadline() -> None:
     """Whoever waits is told, and the computation stops."""
-    work = Endless()
+    endless = Endless()
     async with open_calls(heavy_timeout_s=0.2) as calls:
         with pytest.raises(EvaluationError, match="longer than"):
-            await computed(calls, BOSS, Lane.HEAVY, work)
-        assert await asyncio.to_thread(work.ended.wait, 20)
+            await computed(calls, BOSS, Lane.HEAVY, endless.work)
+        assert await asyncio.to_thread(endless.ended.wait, 20)
 
 
 async def test_a_call_ends_with_whoever_waits_for_it() -> None:
     """A cancelled task leaves no computation behind."""
-    work = Endless()
+    endless = Endless()
     async with open_calls() as calls:
-        task = asyncio.ensure_future(computed(calls, BOSS, Lane.HEAVY, work))
-        assert await asyncio.to_thread(work.began.wait, 20)
+        task = asyncio.ensure_future(computed(calls, BOSS, Lane.HEAVY, endless.work))
+        assert await asyncio.to_thread(endless.began.wait, 20)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await asyncio.to_thread(work.ended.wait, 20)
+        assert await asyncio.to_thread(endless.ended.wait, 20)
 
 
 async def test_calls_beyond_the_queue_are_refused() -> None:
     """One caller may have a few waiting; others still wait in line, and short work goes on."""
-    work = Endless()
+    endless = Endless()
     async with open_calls() as calls:
 
         def ask(principal: Principal) -> asyncio.Task[Any]:
-            return asyncio.ensure_future(computed(calls, principal, Lane.HEAVY, work))
+            return asyncio.ensure_future(computed(calls, principal, Lane.HEAVY, endless.work))
 
         running = [ask(BOSS)]
-        assert await asyncio.to_thread(work.began.wait, 20)
+        assert await asyncio.to_thread(endless.began.wait, 20)
         running += [ask(BOSS) for _ in range(MAX_HEAVY_PER_CALLER)] + [ask(OTHER)]
         await asyncio.sleep(0)
         with pytest.raises(EvaluationError, match="waiting"):

@@ -6,14 +6,14 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
+from endless import Endless
 from live_server import live_guard
 
-from promptguard.cancellation import checkpoint
 from promptguard.errors import VersionConflict
 from promptguard.protocols import SessionKey
 from promptguard.service.auth import key_hash
@@ -34,23 +34,6 @@ def keys(*names: str, **fields: Any) -> list[dict[str, Any]]:
 
 def bearer(key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
-
-
-class Endless:
-    """A replay that never ends by itself; `began` and `ended` say how it goes."""
-
-    def __init__(self) -> None:
-        self.began, self.ended = threading.Event(), threading.Event()
-
-    def __call__(self, *_: object) -> Iterator[Any]:
-        self.began.set()
-        try:
-            while True:
-                checkpoint()
-                threading.Event().wait(0.001)
-        finally:
-            self.ended.set()
-            yield
 
 
 @pytest.fixture

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from dashboard_site import Site, context_for, frame, open_site, visitor_in
+from endless import Endless
 from nicegui import Client, background_tasks
 from nicegui.page import page
 
-from promptguard.cancellation import checkpoint
 from promptguard.protocols import SessionKey
 from promptguard.service.calls import Calls
 from promptguard.service.dashboard.access import DashboardContext
@@ -42,23 +42,6 @@ class RecordingChild:
     def run(self, call: Call, work: Any) -> Any:
         self.done.append((work.func.__name__, call.lane))
         return work()
-
-
-class Endless:
-    """A walk through a session that never ends by itself."""
-
-    def __init__(self) -> None:
-        self.began, self.ended = threading.Event(), threading.Event()
-
-    def __call__(self, *_: object) -> Iterator[Any]:
-        self.began.set()
-        try:
-            while True:
-                checkpoint()
-                threading.Event().wait(0.001)
-        finally:
-            self.ended.set()
-            yield
 
 
 @pytest.fixture
