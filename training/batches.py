@@ -29,6 +29,7 @@ BORROWED_SYSTEM = 0.25  # of the talks without one, so that having one says noth
 WITHOUT_REPLIES = 0.4
 MIXED = 0.25  # of the English prompts are shown with words of another language
 JOINED = 0.12  # of the messages stand before or after an innocent one: padding must not help
+TALKS, MADE = 0.5, 0.35  # of the context examples; the rest are first turns
 FOLLOW_UPS = "authored_followups"
 Turns = list[tuple[str, list[int]]]
 
@@ -102,14 +103,18 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
             for task in ("message", "context", "document")
         }
         self.messages = Sampler(by_task["message"], authored_boost)
-        self.contexts = Sampler(by_task["context"], authored_boost)
+        talks = [r for r in by_task["context"] if is_talk(r)]
+        self.talks = Sampler(talks, authored_boost)
+        self.firsts = Sampler([r for r in by_task["context"] if not is_talk(r)], authored_boost)
         self.documents = Sampler(by_task["document"], authored_boost)
-        talks = [r for r in by_task["context"] if not r["session"]]
-        self.talks = [r["ids"] for r in talks if len(r["ids"]) > 2]
-        self.replies = [ids for turns in self.talks for role, ids in turns if role == "assistant"]
+        quiet = [r["ids"] for r in talks if not r["session"]]
+        self.small_talk = [turns for turns in quiet if len(turns) > 2]
+        self.replies = [
+            ids for turns in self.small_talk for role, ids in turns if role == "assistant"
+        ]
         self.follow_ups = [
             r["ids"][-1] for r in by_task["context"] if r["source"] == FOLLOW_UPS
-        ] or [r["ids"][-1] for r in talks]
+        ] or [turns[-1] for turns in quiet]
         self.systems = [r["system_ids"] for r in by_task["context"] if r["system_ids"]]
         self.innocent = [r["ids"] for r in by_task["message"] if not r["attack"]]
         self.size, self.seed = size, seed
@@ -148,9 +153,11 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
 
     def context_batch(self, rng: random.Random) -> Batch:
         """Return talks as they are, and attacks begun late, continued, or left behind."""
-        rows = self.contexts.draw(self.size // 4, rng)
+        size = self.size // 2
+        rows = self.talks.draw(int(size * TALKS), rng)
+        rows += self.firsts.draw(int(size * (1 - TALKS - MADE)), rng)
         said: list[Turns] = [row["ids"] for row in rows]
-        while len(rows) < self.size // 2:
+        while len(rows) < size:
             made = rng.choice((self._late, self._late, self._continued, self._recovered))(rng)
             for row, turns in made:
                 rows.append(row)
@@ -169,7 +176,7 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
 
     def _late(self, rng: random.Random) -> list[tuple[Row, Turns]]:
         """Messages placed behind small talk."""
-        before = rng.choice(self.talks)
+        before = rng.choice(self.small_talk)
         start = rng.randrange(0, max(1, len(before) - 2))
         before = before[start : start + rng.choice((2, 4, 6))]
         return [(row, [*before, *row["ids"]]) for row in self.messages.draw(1, rng)]
@@ -187,6 +194,11 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         for _ in range(rng.choice((1, 1, 2, 3))):
             turns += [("assistant", rng.choice(self.replies)), *rng.choice(self.innocent)]
         return [({**row, "attack": 0, "session": row["attack"], "pair": None}, turns)]
+
+
+def is_talk(row: Row) -> bool:
+    """Say whether a row has turns before its last, or a system prompt to be read with it."""
+    return bool(row["system_ids"]) or sum(role == "user" for role, _ in row["ids"]) > 1
 
 
 def flat(turns: Turns) -> list[int]:

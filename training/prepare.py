@@ -171,15 +171,24 @@ def authored_records(shared: Path, corpus: Path) -> Iterable[Record]:
 def public_records(shared: Path, corpus: Path, pairs: set[str | None]) -> Iterator[Record]:
     """Yield the public training records, without those found mislabelled on reading.
 
+    Of the source with weak labels, those whose label is plain on reading, as it was read.
     A public request for which an innocent twin was written forms a pair with it.
     """
-    mild = set((corpus / "mild_ids.txt").read_text(encoding="utf-8").split())
+    mild, weak_attacks, weak_innocent = (
+        set((corpus / f"{name}_ids.txt").read_text(encoding="utf-8").split())
+        for name in ("mild", "weak_attack", "weak_innocent")
+    )
     for record in read(shared / "train.jsonl.gz"):
         if record["id"] in mild:
             continue
         if record["id"] in pairs:
             record["pair"] = record["id"]
         yield record
+    for record in read(shared / "train_weak.jsonl.gz"):
+        if record["id"] in weak_attacks:
+            yield record
+        elif record["id"] in weak_innocent:
+            yield record | {"label": "benign", "category": "benign_hard_negative"}
 
 
 def ordinary_records(shared: Path, attacks: Counter[str], rng: random.Random) -> list[Record]:

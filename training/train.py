@@ -4,7 +4,8 @@
         --parallel .train/parallel.jsonl.gz --work .train/work STAGE...
 
 Stages, each resuming from what the ones before left in WORK: `align-thorough`, `thorough`,
-`align-quick`, `distil`, `score`.
+`align-quick`, `distil`, `score`. With `--start FOLDER` training goes on from the readers shipped
+there instead of the bases; `align-quick` may be left out then.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from training.losses import (
 )
 from training.network import DEVICE, SHAPES, Network, load_base, load_state, save_state
 from training.records import read
+from training.restore import restore
 from training.scoring import logits_of, report
 from training.weighing import AUTHORED_BOOST, Row
 
@@ -87,7 +89,7 @@ def load_parallel(path: Path, tokenizer: Tokenizer) -> list[Sentence]:
 
 
 def align(network: Network, base: Network, parallel: list[Sentence], options: Any) -> None:
-    """Pull translations to the English vectors of the untouched base."""
+    """Pull translations to the English vectors that `base`, which stays as it is, has."""
     network.train()
     optimiser = optimiser_of(network, options.align_rate, 1.0)
     course = Course(options.align_steps, options.seconds, optimiser)
@@ -192,8 +194,11 @@ def options_from_command() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stages", nargs="+")
-    for name in ("base", "data", "parallel", "work"):
+    for name in ("data", "parallel", "work"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    begin = parser.add_mutually_exclusive_group(required=True)
+    begin.add_argument("--base", type=Path, help="the grown bases")
+    begin.add_argument("--start", type=Path, help="shipped readers to go on from")
     parser.add_argument("--glossary", type=Path, help="what `training.glossary` wrote")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1200)
@@ -217,24 +222,31 @@ def options_from_command() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def begun(options: Any, name: str, stored: str = "") -> Network:
+    """Return a reader as an earlier stage stored it, else as training begins."""
+    network = restore(name, options.start) if options.start else load_base(options.base, name)
+    path = options.work / stored
+    return load_state(network, path) if path.is_file() else network.to(DEVICE)
+
+
 def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) -> None:
     """Do one stage."""
     work: Path = options.work
     if stage.startswith("align-"):
         name = stage.removeprefix("align-")
-        network, base = (load_base(options.base, name).to(DEVICE) for _ in range(2))
+        network, base = (begun(options, name) for _ in range(2))
         align(network, base.eval(), loaded["parallel"](), options)
         save_state(network, work / f"{name}.aligned.pt")
     elif stage == "thorough":
-        network = load_state(load_base(options.base, "thorough"), work / "thorough.aligned.pt")
-        base = load_base(options.base, "thorough").to(DEVICE).eval()
+        network = begun(options, "thorough", "thorough.aligned.pt")
+        base = begun(options, "thorough").eval()
         translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed)
         train_thorough(network, base, loaded["train"](), translations, options)
         save_state(network, work / "thorough.pt")
     elif stage == "distil":
-        thorough = load_state(load_base(options.base, "thorough"), work / "thorough.pt").eval()
-        quick = load_state(load_base(options.base, "quick"), work / "quick.aligned.pt")
-        base = load_base(options.base, "quick").to(DEVICE).eval()
+        thorough = begun(options, "thorough", "thorough.pt").eval()
+        quick = begun(options, "quick", "quick.aligned.pt")
+        base = begun(options, "quick").eval()
         translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed)
         distil(quick, thorough, base, loaded["train"](), translations, options)
     elif stage == "score":
@@ -267,7 +279,7 @@ def main() -> None:
     """Run the stages in order."""
     options = options_from_command()
     options.work.mkdir(parents=True, exist_ok=True)
-    tokenizer = open_tokenizer(options.base)
+    tokenizer = open_tokenizer(options.start or options.base)
     cache: dict[str, Any] = {}
 
     def once(name: str) -> Any:

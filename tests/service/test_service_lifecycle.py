@@ -67,6 +67,17 @@ async def test_a_store_that_takes_no_writes_is_not_ready(guarded, tmp_path) -> N
     assert (reply.status_code, str(path) in reply.text) == (503, False)
 
 
+async def test_a_damaged_store_is_not_ready(guarded, tmp_path) -> None:
+    """An open connection goes on with the pages it holds; the check looks at the file itself."""
+    path = tmp_path / "guard.db"
+    guard = await guarded(conversation={"store": f"sqlite:{path}"})
+    assert (await guard.chat("hello", headers={"x-session-id": "s"})).status_code == 200
+    assert (await guard.client.get("/readyz")).status_code == 200
+    with path.open("r+b") as file:
+        file.write(b"not a database any longer")
+    assert (await guard.client.get("/readyz")).status_code == 503
+
+
 async def test_a_failing_store_is_named_in_the_log_alone(guarded, caplog) -> None:
     """Its file or host helps the operator and an attacker."""
     guard = await guarded()

@@ -33,6 +33,7 @@ class SqliteStore(ReadingStore):
     """
 
     def __init__(self, file: SqliteFile, *, poll_s: float = 0.5) -> None:
+        self._file = file
         self._writer = SqliteThread(file)
         self._reader = SqliteThread(file, is_read_only=True)
         # A whole transcript takes long to read, and turns must not wait for it.
@@ -77,8 +78,9 @@ class SqliteStore(ReadingStore):
         self._feed.publish(key)
 
     async def check_writable(self) -> None:
-        """Write something that nobody sees; raises StoreError where that fails."""
+        """Write something that nobody sees; raises StoreError where that or the file is broken."""
         await self._writer.run(statements.write_nothing)
+        await asyncio.to_thread(self._file.check_header)
 
     async def decide(self, decision: Decision) -> None:
         """Record what an operator decided."""

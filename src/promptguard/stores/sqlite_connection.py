@@ -18,6 +18,7 @@ from promptguard.stores.migrations import MIGRATIONS, Migration, pending
 from promptguard.stores.rows import closed
 
 APPLICATION_ID = 0x50475352  # "PGSR": tells our files from other programs' databases
+_HEADER = b"SQLite format 3\0"
 _WAL_RETRY_S = 0.02
 T = TypeVar("T")
 
@@ -73,6 +74,19 @@ class SqliteFile:
             raise StoreError(
                 f"{self.path} was removed or replaced while it was open; put it back and restart."
             )
+
+    def check_header(self) -> None:
+        """Raise StoreError where the file no longer begins as a database does.
+
+        An open connection goes on with the pages that it holds and notices nothing.
+        """
+        try:
+            with self.path.open("rb") as file:
+                start = file.read(len(_HEADER))
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be read ({error.strerror}).") from None
+        if start != _HEADER:
+            raise StoreError(f"{self.path} {_ADVICE['SQLITE_CORRUPT']}")
 
     def explain(self, error: sqlite3.Error | OSError) -> StoreError:
         """Return what is wrong in words that say what to do."""
