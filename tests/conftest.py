@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import signal
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -16,6 +17,10 @@ from hypothesis import settings
 # The same examples on every machine, and no clock: a slow one is not a failure.
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
+
+# A suite that runs in the background is started with interrupts ignored, and so would be the
+# programs that it starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _numbers = itertools.count(1)
 

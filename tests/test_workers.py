@@ -111,13 +111,16 @@ def test_workers_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> N
     with subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as parent:
-        assert until(lambda: len(list(folder.iterdir())) == 2)
-        pids = [int(path.name) for path in folder.iterdir()]
-        start = time.monotonic()
-        parent.send_signal(how)
-        parent.wait(timeout=20)
-        assert until(lambda: not any(map(is_alive, pids)), seconds=5)
-        assert time.monotonic() - start < 3
+        try:
+            assert until(lambda: len(list(folder.iterdir())) == 2)
+            pids = [int(path.name) for path in folder.iterdir()]
+            start = time.monotonic()
+            parent.send_signal(how)
+            parent.wait(timeout=20)
+            assert until(lambda: not any(map(is_alive, pids)), seconds=5)
+            assert time.monotonic() - start < 3
+        finally:
+            parent.kill()  # or a failure would wait for it without end
 
 
 def test_default_jobs_is_at_least_one() -> None:

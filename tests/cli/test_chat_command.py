@@ -114,8 +114,6 @@ def test_ctrl_c_ends_at_once(config: str) -> None:
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        # A suite that runs in the background is started with interrupts ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
     )
     os.close(theirs)
     try:
