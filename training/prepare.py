@@ -246,14 +246,15 @@ def write(path: Path, rows: Iterable[Record | list[str]]) -> None:
 
 
 def whole(record: Record) -> Record:
-    """Return a record as one example to be scored as a whole."""
+    """Return a record as one example to be scored as a whole, up to the last user turn."""
     said = turns(record)
     label = int(record["label"] == "attack")
     contents = [i for i, (role, _) in enumerate(said) if role == "tool"]
     if contents and len(said) <= 2:
         return next(documents(record, said, contents, label))
-    users = sum(role == "user" for role, _ in said)
-    return example(record, "message" if users <= 1 else "context", said, label)
+    users = [index for index, (role, _) in enumerate(said) if role == "user"]
+    said = said[: users[-1] + 1] if users else said
+    return example(record, "message" if len(users) <= 1 else "context", said, label)
 
 
 def main() -> None:

@@ -67,10 +67,21 @@ def test_a_conversation_is_laid_out_newest_last_with_its_speakers() -> None:
 
 
 def test_a_long_conversation_loses_its_oldest_turns() -> None:
-    """The newest message has most room, the assistant's turns least."""
+    """The newest message has most room."""
     said = [("user", [n] * 400) if n % 2 else ("assistant", [n] * 400) for n in range(1, 40)]
     tokens, speakers = context_window(said)
     assert len(tokens) == len(speakers) <= CONTEXT
     assert tokens.count(39) == LAST_TOKENS
-    assert tokens.count(38) == ASSISTANT_TOKENS
     assert 1 not in tokens
+
+
+def test_what_the_user_said_has_the_room_before_the_replies() -> None:
+    """Replies fill what is left, those to the newest turns first, and stand where they were."""
+    said = [("user", [n] * 13) if n % 2 else ("assistant", [n] * 400) for n in range(1, 20)]
+    tokens, speakers = context_window(said)
+    assert len(tokens) == len(speakers) <= CONTEXT
+    assert all(n in tokens for n in range(1, 20, 2))
+    assert [n for n in range(2, 20, 2) if n in tokens] == [14, 16, 18]
+    assert tokens.count(18) == ASSISTANT_TOKENS
+    assert tokens.index(17) < tokens.index(18) < tokens.index(19)
+    assert speakers[tokens.index(18)] == 1

@@ -80,25 +80,32 @@ def document_windows(
 def context_window(said: Sequence[tuple[str, Sequence[int]]], system: Sequence[int] = ()) -> Window:
     """Lay the system prompt and the last turns out in one window, newest last.
 
-    The system prompt and the assistant's turns are shortened most; turns that do not fit any more
-    are left out from the oldest on.
+    The system prompt and the assistant's turns are shortened most. What the user said has the room
+    first, from the newest turn on, and the replies to it what is left.
     """
     opening = [*shorten(system, SYSTEM_TOKENS), SEP] if system else []
-    pieces: list[tuple[list[int], int]] = []
     room = CONTEXT - 1 - len(opening)
-    for index in range(len(said) - 1, -1, -1):
+    kept: dict[int, list[int]] = {}
+    oldest = 0
+    for index in reversed(range(len(said))):
         role, ids = said[index]
-        speaker = _SPEAKERS[role]
-        limit = ASSISTANT_TOKENS if speaker == ASSISTANT else USER_TOKENS
-        if index == len(said) - 1 and speaker != ASSISTANT:
-            limit = LAST_TOKENS
-        piece = [*shorten(ids, limit), SEP]
+        if role == "assistant":
+            continue
+        is_last = index == len(said) - 1
+        piece = [*shorten(ids, LAST_TOKENS if is_last else USER_TOKENS), SEP]
         if len(piece) > room:
+            oldest = index + 1
             break
         room -= len(piece)
-        pieces.append((piece, speaker))
+        kept[index] = piece
+    for index in reversed(range(oldest, len(said))):
+        role, ids = said[index]
+        piece = [*shorten(ids, ASSISTANT_TOKENS), SEP]
+        if role == "assistant" and len(piece) <= room:
+            room -= len(piece)
+            kept[index] = piece
     tokens, speakers = [CLS, *opening], [USER] + [SYSTEM] * len(opening)
-    for piece, speaker in reversed(pieces):
+    for index, piece in sorted(kept.items()):
         tokens += piece
-        speakers += [speaker] * len(piece)
+        speakers += [_SPEAKERS[said[index][0]]] * len(piece)
     return tokens, speakers
