@@ -26,7 +26,7 @@ from promptguard import (
     without_withheld,
 )
 from promptguard.protocols import SessionKey
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 from promptguard.state import ReplyKind
 from promptguard.stores.memory import MemoryStore
 from promptguard.turns.contents import ContentJudge

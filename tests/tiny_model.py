@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from promptguard.model.artifact import MESSAGE_OUTPUTS, OUTPUTS, Artifact, open_artifact
-from promptguard.model.word_pairs import SIZE
+from promptguard.model.network import BUCKETS
 
 WEIGHTS = Path(__file__).parent / "tiny.onnx"
 CLS, UNKNOWN = 101, 100
@@ -42,7 +42,7 @@ def write_model(folder: Path, **changes: Any) -> Artifact:
     for reader in READERS:
         shutil.copy(WEIGHTS, folder / reader)
     (folder / "tokenizer.json").write_text(_tokenizer(), encoding="utf-8")
-    no_pairs = np.zeros((len(MESSAGE_OUTPUTS), SIZE), dtype=np.int8)
+    no_pairs = np.zeros((len(MESSAGE_OUTPUTS), BUCKETS), dtype=np.int8)
     units = np.ones(len(MESSAGE_OUTPUTS), dtype=np.float32)
     np.savez_compressed(folder / "word_pairs.npz", table=no_pairs, units=units)
     manifest = {

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from promptguard.model.cutting import (
+from promptguard.model.network import (
     USER,
     Window,
     context_window,

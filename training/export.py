@@ -23,7 +23,7 @@ from onnxruntime.transformers import optimizer
 from onnxruntime.transformers.fusion_options import FusionOptions
 from tokenizers import Tokenizer
 
-from promptguard.model.cutting import USER, Window, message_windows
+from promptguard.model.network import USER, Window, message_windows
 from promptguard.model.packing import Weights, read_packed, write_packed
 from training.batches import pad
 from training.network import SHAPES, Network, Shape

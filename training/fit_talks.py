@@ -26,7 +26,7 @@ import tomli_w
 
 from promptguard.config import ControllerConfig
 from promptguard.conversation import messages_from
-from promptguard.model.calibration import log_odds
+from promptguard.model.network import log_odds
 from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.walk import walk

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from promptguard.model.cutting import Window
+from promptguard.model.network import Window
 from training.batches import pad
 from training.network import Network
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from promptguard.model.cutting import (
+from promptguard.model.network import (
     USER,
     Window,
     context_window,

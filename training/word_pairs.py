@@ -22,8 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from tokenizers import Tokenizer
 
 from promptguard.model.artifact import MESSAGE_OUTPUTS as OUTPUTS
-from promptguard.model.cutting import WINDOW
-from promptguard.model.word_pairs import SIZE, WordPairs, buckets
+from promptguard.model.network import BUCKETS, WINDOW, WordPairs, buckets
 from training.records import read
 from training.weighing import AUTHORED_BOOST, Row, boost_of
 
@@ -39,7 +38,7 @@ def features(texts: list[str], tokenizer: Tokenizer) -> csr_matrix:
         columns.append(found)
         values.append(np.full(len(found), 1 / math.sqrt(len(found))))
         ends.append(ends[-1] + len(found))
-    shape = (len(texts), SIZE)
+    shape = (len(texts), BUCKETS)
     return csr_matrix((np.concatenate(values), np.concatenate(columns), ends), shape=shape)
 
 
@@ -69,7 +68,10 @@ def main() -> None:
     weights = np.array(
         [boost_of(row, AUTHORED_BOOST) / math.sqrt(counts[row["source"]]) for row in rows]
     )
-    table, units = np.zeros((len(OUTPUTS), SIZE), dtype=np.int8), np.zeros(len(OUTPUTS), np.float32)
+    table, units = (
+        np.zeros((len(OUTPUTS), BUCKETS), dtype=np.int8),
+        np.zeros(len(OUTPUTS), np.float32),
+    )
     for index, name in enumerate(OUTPUTS):
         labels = np.array([row["kinds"][index - 1] if index else row["attack"] for row in rows])
         known = labels >= 0

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Self
 from uuid import UUID
 
+from promptguard.computations import offloaded
 from promptguard.config import ControllerConfig, config_hash
 from promptguard.conversation import Message, Role, content_hash
 from promptguard.decisions import Permissions
@@ -26,10 +27,9 @@ from promptguard.errors import (
     VersionConflict,
 )
 from promptguard.evaluation import PromptGuard
-from promptguard.offload import offloaded
 from promptguard.protocols import ClientHints, Provider, SessionKey, SessionStore
 from promptguard.providers import open_provider
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 from promptguard.state import ReplyKind, ReplyRecord, SessionState, TranscriptEntry
 from promptguard.stored_sessions import MAX_CONFLICTS, StoredSessions
 from promptguard.stores import open_store

@@ -20,7 +20,7 @@ from promptguard.conversation import Message, Role, content_hash, messages_from
 from promptguard.corpus import ConversationVerdict, judge_corpus
 from promptguard.errors import Blocked, EvaluationError, ModelError
 from promptguard.protocols import SessionKey, SessionStore
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 from promptguard.state import SessionState
 from promptguard.turns.exchanges import (
     Exchange,

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from promptguard.computations import offloaded
 from promptguard.config import ControllerConfig
 from promptguard.errors import SessionNotFound, StoreError, VersionConflict
-from promptguard.offload import offloaded
 from promptguard.protocols import SessionKey, SessionLabel, SessionStore
 from promptguard.state import Ledger, Lock, SessionState, TranscriptEntry
 from promptguard.turns.explain import Explanation, explain

@@ -10,7 +10,7 @@ from fastmcp import Client, FastMCP
 from spoken import CLEAN, POISONED, POISONED_TOOL
 
 from promptguard.integrations.fastmcp import GuardMiddleware
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 
 
 @pytest.fixture

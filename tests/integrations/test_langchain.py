@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from spoken import ATTACK, CLEAN, HARMLESS, POISONED, STEERS, THANKS
 
 from promptguard.integrations.langchain import GuardMiddleware
-from promptguard.risk.policy import STEERING, STRIPPED
+from promptguard.risk.ledger import STEERING, STRIPPED
 
 
 class ScriptedModel(BaseChatModel):

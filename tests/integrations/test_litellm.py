@@ -16,7 +16,7 @@ from spoken import ATTACK, CLEAN, HARMLESS, POISONED, POISONED_TOOL, STEERS, THA
 
 from promptguard.config import ControllerConfig
 from promptguard.integrations.litellm import GuardGuardrail, session_of
-from promptguard.risk.policy import STEERING, STRIPPED
+from promptguard.risk.ledger import STEERING, STRIPPED
 
 
 @pytest.fixture

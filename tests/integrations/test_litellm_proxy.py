@@ -25,7 +25,7 @@ from spoken import ATTACK, CLEAN, HARMLESS, POISONED, THANKS
 from stub_upstream import StubUpstream
 
 import promptguard
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 
 PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "litellm.md"
 REFUSAL = "I'm sorry, but I can't assist with that."

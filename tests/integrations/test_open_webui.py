@@ -10,7 +10,7 @@ from spoken import ATTACK, CLEAN, HARMLESS, POISONED, THANKS
 
 from promptguard.integrations import open_webui
 from promptguard.integrations.open_webui import Filter
-from promptguard.risk.policy import STEERING, STRIPPED
+from promptguard.risk.ledger import STEERING, STRIPPED
 
 
 def body(*messages: tuple[str, str]) -> dict[str, Any]:

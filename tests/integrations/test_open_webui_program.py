@@ -28,7 +28,7 @@ from stub_upstream import StubUpstream
 import promptguard
 from promptguard.config import ControllerConfig
 from promptguard.integrations import open_webui
-from promptguard.risk.policy import STEERING, STRIPPED
+from promptguard.risk.ledger import STEERING, STRIPPED
 
 REFUSAL = ControllerConfig().refusal
 STEPS = "Step 1: take 20 g. Step 2: heat to 90 C. Step 3: wait.\n```sh\nrun\n```"

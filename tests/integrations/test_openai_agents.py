@@ -29,7 +29,7 @@ from spoken import ATTACK, CLEAN, HARMLESS, POISONED, STEERS
 
 from promptguard.errors import Blocked
 from promptguard.integrations.openai_agents import Guardrails
-from promptguard.risk.policy import STEERING, STRIPPED
+from promptguard.risk.ledger import STEERING, STRIPPED
 
 set_tracing_disabled(True)
 

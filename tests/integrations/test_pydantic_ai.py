@@ -14,7 +14,7 @@ from spoken import ATTACK, CLEAN, HARMLESS, POISONED, STEERS, THANKS
 
 from promptguard.config import ControllerConfig
 from promptguard.integrations.pydantic_ai import GuardCapability
-from promptguard.risk.policy import STEERING, STRIPPED
+from promptguard.risk.ledger import STEERING, STRIPPED
 
 
 def agent_with(

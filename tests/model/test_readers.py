@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from tiny_model import RESTING, TELLING, WORDS, write_model
 
 from promptguard.conversation import Message, Role
-from promptguard.model.calibration import sigmoid
-from promptguard.model.cutting import MAX_WINDOWS, STRIDE, WINDOW, Window
-from promptguard.model.network import WindowLogits
+from promptguard.model.network import MAX_WINDOWS, STRIDE, WINDOW, Window, WindowLogits, sigmoid
 from promptguard.model.readers import Readers
 from promptguard.model.reading import MessageReading
 

@@ -8,8 +8,7 @@ import pytest
 
 from promptguard.config import PolicyConfig
 from promptguard.errors import ConfigError
-from promptguard.risk.ledger import risk_of
-from promptguard.risk.policy import action_for, content_action, locks
+from promptguard.risk.ledger import action_for, content_action, locks, risk_of
 from promptguard.risk.weights import SignalWeight, load_weights, shipped_weights
 from promptguard.verdict import Action, Mode
 

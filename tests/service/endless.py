@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from promptguard.cancellation import checkpoint
+from promptguard.computations import checkpoint
 
 
 class Endless:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from promptguard.conversation import ComparableMessage, Role
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 from promptguard.service.body import (
     Limits,
     Reading,

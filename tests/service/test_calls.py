@@ -12,9 +12,9 @@ import pytest
 from endless import Endless
 from guarded_service import fast_judge
 
+from promptguard.computations import offloaded
 from promptguard.config import ControllerConfig, ServiceConfig, Settings
 from promptguard.errors import EvaluationError
-from promptguard.offload import offloaded
 from promptguard.service.auth import Principal
 from promptguard.service.calls import Calls
 from promptguard.service.child import Child, lane_connections

@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 from guarded_service import fast_judge
 
-from promptguard.cancellation import checkpoint
+from promptguard.computations import checkpoint, offloaded, offloading
 from promptguard.config import ControllerConfig
 from promptguard.errors import EvaluationError
-from promptguard.offload import offloaded, offloading
 from promptguard.service.child import NICENESS, Child
 from promptguard.service.errors import ApiError
 from promptguard.service.lanes import LONG_BODY_BYTES, Abandoned, Call, Lane

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from promptguard.cancellation import checkpoint, checkpoints
+from promptguard.computations import checkpoint, checkpoints
 from promptguard.service.errors import ApiError
 from promptguard.service.lanes import (
     PATIENCE_S,

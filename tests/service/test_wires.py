@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 from promptguard.service.anthropic_wire import MessagesWire
 from promptguard.service.body import Limits
 from promptguard.service.completions_wire import CompletionsWire

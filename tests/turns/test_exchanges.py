@@ -3,7 +3,7 @@
 import pytest
 
 from promptguard.conversation import Message, Role, content_hash
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 from promptguard.state import TranscriptEntry
 from promptguard.turns.exchanges import (
     Exchange,

@@ -102,7 +102,7 @@ def _prompt_bounds(
 def _priors(
     benign: tuple[Case, ...], config: ControllerConfig, budgets: tuple[float, ...], jobs: int
 ) -> list[CalibratedPriors]:
-    from promptguard.risk.policy import mode_named
+    from promptguard.risk.ledger import mode_named
     from promptguard.validation.calibrate import calibrate_priors
 
     weights = configured_weights(config)

@@ -63,7 +63,7 @@ def sessions(ctx: click.Context, config_file: str | None, tenant: str) -> None:
 def list_sessions(given: _Given, limit: int, min_mode: str, contains: str, as_json: bool) -> None:
     """List sessions, newest first."""
     from promptguard.protocols import SessionQuery
-    from promptguard.risk.policy import mode_named
+    from promptguard.risk.ledger import mode_named
 
     query = SessionQuery(
         tenant=given.tenant, limit=limit, min_mode=int(mode_named(min_mode)), contains=contains

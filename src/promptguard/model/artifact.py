@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from promptguard.errors import ModelError
-from promptguard.model.calibration import Calibration
+from promptguard.model.network import Calibration
 
 MESSAGE_OUTPUTS = ("attack", "manipulative", "extractive", "harmful")
 CONTEXT_OUTPUTS = ("turn", "session")

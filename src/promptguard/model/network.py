@@ -1,11 +1,20 @@
-"""One exported network: token windows in, raw logits and vectors out."""
+"""The networks' side of the readers: windows of tokens in, calibrated probabilities out.
+
+Text reaches the networks as windows of token ids: messages, conversations, untrusted documents.
+Each exported network gives logits and a vector for a window; beside it a linear table over tokens
+and neighbouring tokens is read. The encoder knows what a sentence is about, the table knows
+wording; their errors differ, so that their sum is better than either. How much each reader counts
+was fitted on data they did not see. Training and serving both cut windows and count tokens here,
+so that the models see what they were taught.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +22,129 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
 
-from promptguard.cancellation import checkpoint
+from promptguard.computations import checkpoint
 from promptguard.errors import ModelError
-from promptguard.model.cutting import Window
 from promptguard.model.packing import read_packed
 from promptguard.vector import Vector
 
-Floats = npt.NDArray[np.float32]
+CLS, SEP = 101, 102
+WINDOW, STRIDE = 160, 120
+MAX_WINDOWS = 24
+CONTEXT = 192
+SYSTEM_TOKENS, USER_TOKENS, ASSISTANT_TOKENS, LAST_TOKENS = 40, 48, 14, 80
+TASK_TOKENS = 32
+USER, ASSISTANT, SYSTEM, TOOL = range(4)
+_SPEAKERS = {"user": USER, "assistant": ASSISTANT, "system": SYSTEM, "tool": TOOL}
+BUCKETS = 1 << 18
+_FIRST, _SECOND, _ALONE, _MIX = (
+    np.uint64(number)
+    for number in (
+        0x9E3779B97F4A7C15,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0xBF58476D1CE4E5B9,
+    )
+)
 # The windows of a turn are asked for again when the thorough reader joins in, and a short first
 # turn is its own conversation window.
 REMEMBERED = 64
+
+Floats = npt.NDArray[np.float32]
+Window = tuple[list[int], list[int]]
+"""Token ids, and who speaks each of them."""
+
+
+def spread(count: int, limit: int) -> list[int]:
+    """Return at most `limit` of the indices below `count`, evenly from the first to the last."""
+    if count <= limit:
+        return list(range(count))
+    if limit == 1:
+        return [0]
+    return [round(index * (count - 1) / (limit - 1)) for index in range(limit)]
+
+
+def starts_of(length: int, body: int, stride: int) -> list[int]:
+    """Return where the windows of `body` tokens begin that cover `length` tokens."""
+    if length <= body:
+        return [0]
+    starts = list(range(0, length - body + stride, stride))
+    starts[-1] = length - body
+    return starts
+
+
+def message_windows(ids: Sequence[int], limit: int = MAX_WINDOWS) -> list[list[int]]:
+    """Cut a message into overlapping windows, each framed by CLS and SEP.
+
+    Where more than `limit` windows would be needed, `limit` are spread evenly from the first to
+    the last; `is_cut` says so.
+    """
+    body = WINDOW - 2
+    starts = starts_of(len(ids), body, STRIDE)
+    chosen = [starts[index] for index in spread(len(starts), limit)]
+    return [[CLS, *ids[start : start + body], SEP] for start in chosen]
+
+
+def is_cut(length: int, limit: int = MAX_WINDOWS) -> bool:
+    """Say whether a message of `length` tokens needs more windows than are judged."""
+    return length > WINDOW - 2 + (limit - 1) * STRIDE
+
+
+def shorten(ids: Sequence[int], limit: int) -> list[int]:
+    """Keep the head (two thirds) and the tail of a long turn."""
+    if len(ids) <= limit:
+        return list(ids)
+    head = limit * 2 // 3
+    return [*ids[:head], *ids[len(ids) - (limit - head) :]]
+
+
+def document_windows(
+    task: Sequence[int], ids: Sequence[int], limit: int = MAX_WINDOWS
+) -> list[Window]:
+    """Cut untrusted content into windows, each behind what the user asked for, shortened."""
+    asked = [CLS, *shorten(task, TASK_TOKENS), SEP]
+    body = WINDOW - len(asked) - 1
+    starts = starts_of(len(ids), body, body * 3 // 4)
+    windows = []
+    for index in spread(len(starts), limit):
+        part = [*ids[starts[index] : starts[index] + body], SEP]
+        windows.append(([*asked, *part], [USER] * len(asked) + [TOOL] * len(part)))
+    return windows
+
+
+def context_window(said: Sequence[tuple[str, Sequence[int]]], system: Sequence[int] = ()) -> Window:
+    """Lay the system prompt and the last turns out in one window, newest last.
+
+    The system prompt and the assistant's turns are shortened most. What the user said has the room
+    first, from the newest turn on, and the replies to it what is left.
+    """
+    opening = [*shorten(system, SYSTEM_TOKENS), SEP] if system else []
+    room = CONTEXT - 1 - len(opening)
+    kept: dict[int, list[int]] = {}
+    oldest = 0
+    for index in reversed(range(len(said))):
+        role, ids = said[index]
+        if role == "assistant":
+            continue
+        is_last = index == len(said) - 1
+        piece = [*shorten(ids, LAST_TOKENS if is_last else USER_TOKENS), SEP]
+        if len(piece) > room:
+            oldest = index + 1
+            break
+        room -= len(piece)
+        kept[index] = piece
+    for index in reversed(range(oldest, len(said))):
+        role, ids = said[index]
+        piece = [*shorten(ids, ASSISTANT_TOKENS), SEP]
+        if role == "assistant" and len(piece) <= room:
+            room -= len(piece)
+            kept[index] = piece
+    tokens, speakers = [CLS, *opening], [USER] + [SYSTEM] * len(opening)
+    for index, piece in sorted(kept.items()):
+        tokens += piece
+        speakers += [_SPEAKERS[said[index][0]]] * len(piece)
+    return tokens, speakers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,3 +251,88 @@ def _give_memory_back() -> None:
     """Return freed memory to the system, where the C library can: unpacking leaves 80 MB behind."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordPairs:
+    """One row per output, one column per bucket; `units` is what a 1 in each row is worth."""
+
+    table: npt.NDArray[np.int8]
+    units: npt.NDArray[np.float32]
+
+    def logits(self, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Return what the wording adds to each output's logit."""
+        found = buckets(ids)
+        if not len(found):
+            return np.zeros(len(self.units), dtype=np.float32)
+        sums = self.table[:, found].sum(axis=1, dtype=np.float32)
+        return np.asarray(sums * self.units / np.sqrt(len(found)), dtype=np.float32)
+
+
+def load_word_pairs(path: Path) -> WordPairs:
+    """Read a table; raises what numpy raises where the file is broken."""
+    with np.load(path, allow_pickle=False) as held:
+        found = WordPairs(table=held["table"], units=held["units"])
+    if found.table.dtype != np.int8 or found.table.shape != (len(found.units), BUCKETS):
+        raise ValueError("not a table of word pairs")
+    return found
+
+
+def buckets(ids: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the distinct buckets of a text's tokens and of its neighbouring pairs."""
+    tokens = np.asarray(ids, dtype=np.uint64)
+    mixed = np.concatenate([tokens * _ALONE, (tokens[:-1] * _FIRST) ^ (tokens[1:] * _SECOND)])
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= _MIX
+    mixed ^= mixed >> np.uint64(32)
+    return np.unique(mixed & np.uint64(BUCKETS - 1)).astype(np.int64)
+
+
+class Blend(BaseModel):
+    """Log-odds = quick · its logit + thorough · its logit + shift."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    quick: float
+    thorough: float = 0.0
+    shift: float = 0.0
+
+    def probability(self, quick: float, thorough: float = 0.0) -> float:
+        """Return the calibrated probability of the readers' logits."""
+        return sigmoid(self.quick * quick + self.thorough * thorough + self.shift)
+
+    def probabilities(self, quick: Iterable[float]) -> list[float]:
+        """Return the calibrated probability of each of the quick reader's logits."""
+        return [self.probability(float(logit)) for logit in quick]
+
+
+class Calibration(BaseModel):
+    """One output's blend where the quick reader stands alone, and where both were asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    alone: Blend
+    both: Blend
+
+
+def calibrated(
+    calibrations: Sequence[Calibration], quick: Iterable[float], thorough: Iterable[float] | None
+) -> tuple[float, ...]:
+    """Return the probabilities of several outputs; `thorough` is None where it was not asked."""
+    if thorough is None:
+        pairs = zip(calibrations, quick, strict=False)
+        return tuple(each.alone.probability(float(logit)) for each, logit in pairs)
+    both = zip(calibrations, quick, thorough, strict=False)
+    return tuple(each.both.probability(float(one), float(two)) for each, one, two in both)
+
+
+def sigmoid(value: float) -> float:
+    """Return 1 / (1 + e^-value) without overflow."""
+    if value >= 0:
+        return 1.0 / (1.0 + math.exp(-value))
+    grown = math.exp(value)
+    return grown / (1.0 + grown)
+
+
+def log_odds(probability: float) -> float:
+    """Return the log-odds of a probability, held within finite bounds."""
+    kept = min(max(probability, 1e-6), 1 - 1e-6)
+    return math.log(kept / (1 - kept))

@@ -18,19 +18,22 @@ import numpy as np
 from promptguard.conversation import Message, Role
 from promptguard.errors import ModelError
 from promptguard.model.artifact import MESSAGE_OUTPUTS, PACKED, Artifact, bundled
-from promptguard.model.calibration import calibrated
-from promptguard.model.cutting import (
+from promptguard.model.network import (
     CONTEXT,
     MAX_WINDOWS,
     USER,
     WINDOW,
+    Network,
     Window,
+    WindowLogits,
+    WordPairs,
+    calibrated,
     context_window,
     document_windows,
     is_cut,
+    load_word_pairs,
     message_windows,
 )
-from promptguard.model.network import Network, WindowLogits
 from promptguard.model.reading import (
     QUICK,
     THOROUGH,
@@ -38,7 +41,6 @@ from promptguard.model.reading import (
     DocumentReading,
     MessageReading,
 )
-from promptguard.model.word_pairs import WordPairs, load_word_pairs
 from promptguard.vector import Vector
 
 UNKNOWN = 100

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from promptguard.cancellation import checkpoint
+from promptguard.computations import checkpoint
 from promptguard.conversation import messages_from
 from promptguard.rubrics.comparison import SameQuestion, are_comparable
 from promptguard.rubrics.concession import Concession, concessions, grants_claim

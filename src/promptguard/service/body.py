@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from promptguard.conversation import ComparableMessage, Role
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 from promptguard.service.errors import ApiError
 
 Place = tuple[str | int, ...]

@@ -24,7 +24,7 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any
 
-from promptguard.cancellation import checkpoints
+from promptguard.computations import checkpoints
 from promptguard.config import ControllerConfig, ServiceConfig
 from promptguard.errors import EvaluationError
 from promptguard.service.lanes import Abandoned, Call, Lane

@@ -22,8 +22,8 @@ from functools import partial
 from itertools import count
 from typing import Any, ParamSpec, TypeVar
 
+from promptguard.computations import offloaded
 from promptguard.config import ServiceConfig
-from promptguard.offload import offloaded
 from promptguard.service.errors import ApiError
 
 _GLANCE_S = 0.01

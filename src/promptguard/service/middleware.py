@@ -15,9 +15,8 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from promptguard.cancellation import checkpoints
+from promptguard.computations import checkpoints, offloading
 from promptguard.config import ServiceConfig
-from promptguard.offload import offloading
 from promptguard.service.auth import PRINCIPAL, Authenticator, CallerSlots, Principal
 from promptguard.service.child import Child
 from promptguard.service.errors import ApiError, error_response

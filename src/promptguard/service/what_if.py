@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from promptguard.cancellation import checkpoint
+from promptguard.computations import checkpoint, offloaded
 from promptguard.config import ControllerConfig
 from promptguard.errors import DataError, PromptGuardError
-from promptguard.offload import offloaded
 from promptguard.protocols import SessionStore
 from promptguard.queries import JudgedQuery, JudgedTurn, LabelFilter, OverviewQuery
 from promptguard.risk.ledger import Weighed

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 from promptguard.errors import DataError
-from promptguard.model.calibration import sigmoid
+from promptguard.model.network import sigmoid
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS
 from promptguard.verdict import SignalScore

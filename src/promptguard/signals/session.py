@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from promptguard.model.calibration import log_odds
+from promptguard.model.network import log_odds
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS, clipped
 from promptguard.verdict import SignalScore

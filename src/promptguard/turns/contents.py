@@ -9,8 +9,7 @@ from promptguard.config import PolicyConfig
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.model.reading import DocumentReading
 from promptguard.protocols import Encoder, FilReading
-from promptguard.risk.ledger import risk_of
-from promptguard.risk.policy import content_action
+from promptguard.risk.ledger import content_action, risk_of
 from promptguard.risk.weights import Weights
 from promptguard.text.read import TextViews, read_text
 from promptguard.text.windows import windows

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from promptguard.conversation import Message, Role, content_hash, role_of
 from promptguard.errors import InputError
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 from promptguard.state import TranscriptEntry
 from promptguard.turns.input import Content, TurnInput
 from promptguard.verdict import Action, Verdict

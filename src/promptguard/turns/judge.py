@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from promptguard.cancellation import checkpoint
+from promptguard.computations import checkpoint
 from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
 from promptguard.errors import EvaluationError, InputError, PromptGuardError
@@ -27,7 +27,7 @@ from promptguard.text.windows import windows
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.input import TurnInput
 from promptguard.turns.labels import labels_of
-from promptguard.turns.remember import remember, with_verdict
+from promptguard.turns.result import remember, with_verdict
 from promptguard.turns.system_prompt import focused, rules_of
 from promptguard.verdict import ContentFinding, Evidence, SignalScore, Verdict
 

@@ -1,14 +1,39 @@
-"""What became of a judged turn: the verdict, whether it is enforced, and the reply."""
+"""What becomes of a judged turn: the result for the caller, and the session's state after it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
+from promptguard.conversation import content_hash
 from promptguard.errors import Blocked
-from promptguard.risk.policy import STEERING
-from promptguard.state import ReplyKind, SessionState
-from promptguard.verdict import Action, Evidence, Verdict
+from promptguard.fil.parameters import EscalationWeights
+from promptguard.fil.temporal import fold_residue, update_escalations
+from promptguard.protocols import TurnContext
+from promptguard.risk.ledger import STEERING
+from promptguard.signals.information_gathering import gathering_step
+from promptguard.signals.intent import Intent
+from promptguard.signals.phrases import Phrase, phrases_in
+from promptguard.signals.subject import text_terms
+from promptguard.state import (
+    MAX_SEGMENTS,
+    RECENT_TURNS,
+    Ledger,
+    Lock,
+    ModeEntry,
+    ReplyKind,
+    SessionProfile,
+    SessionState,
+    TopicSummary,
+    TurnRecord,
+    excerpt_of,
+)
+from promptguard.vector import cosine, pack_vector, packed_cosine, packed_mean, unpack_vector
+from promptguard.verdict import Action, Evidence, Mode, Verdict
+
+_TERMS = 8
+_SAME_TOPIC = 0.45
+_PROBING = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +86,199 @@ class TurnResult:
         if self.is_blocked:
             raise Blocked("The turn was blocked; `verdict` says why.", self.verdict)
         return self
+
+
+def remember(
+    ctx: TurnContext, verdict: Verdict, ledger: Ledger, escalation: EscalationWeights
+) -> SessionState:
+    """Return the session's state once `verdict` was reached on `ctx`."""
+    before = ctx.state
+    record = record_of(ctx, verdict)
+    recent = (*before.recent, record)
+    residues = before.residues
+    for leaving in recent[:-RECENT_TURNS]:
+        residues = fold_residue(residues, leaving)
+    recent = recent[-RECENT_TURNS:]
+    return replace(
+        before,
+        created=before.created or ctx.now,
+        updated=max(before.updated, ctx.now),
+        accumulated_risk=verdict.accumulated_risk,
+        mode=verdict.mode,
+        ledger=ledger,
+        recent=recent,
+        segments=segments_after(before, record),
+        profile=profile_after(ctx, verdict, record),
+        residues=residues,
+        escalations=update_escalations(
+            before.escalations, ctx.fil, escalation, turn=ctx.turn, now=ctx.now
+        ),
+        entered=entered_after(before, verdict),
+        intent=_intent_of(verdict) or before.intent,
+        history_rewrites=before.history_rewrites + int(ctx.history_rewritten),
+    )
+
+
+def with_verdict(
+    after: SessionState, verdict: Verdict, ledger: Ledger, lock: Lock | None
+) -> SessionState:
+    """Return a state whose last turn got a changed verdict, by a second opinion."""
+    last = replace(
+        after.recent[-1],
+        turn_risk=verdict.turn_risk,
+        mode=verdict.mode,
+        action=verdict.action,
+    )
+    was, now = after.recent[-1].action is Action.BLOCK, verdict.action is Action.BLOCK
+    return replace(
+        after,
+        accumulated_risk=verdict.accumulated_risk,
+        mode=verdict.mode,
+        ledger=ledger,
+        lock=lock,
+        recent=(*after.recent[:-1], last),
+        profile=replace(after.profile, blocked=after.profile.blocked - int(was) + int(now)),
+        entered=entered_after(after, verdict),
+    )
+
+
+def _intent_of(verdict: Verdict) -> tuple[float, ...]:
+    """Return the posterior that the intent signal left in its parts, where it is in use."""
+    found = next((score.parts for score in verdict.scores if score.name == "intent"), {})
+    return tuple(found[kind.value] for kind in Intent) if found else ()
+
+
+def record_of(ctx: TurnContext, verdict: Verdict) -> TurnRecord:
+    """Return what is kept of the turn itself."""
+    return TurnRecord(
+        turn=ctx.turn,
+        excerpt=excerpt_of(ctx.text),
+        content_hash=content_hash(ctx.text),
+        timestamp=ctx.now,
+        message_risk=verdict.message_risk,
+        turn_risk=verdict.turn_risk,
+        mode=verdict.mode,
+        action=verdict.action,
+        harm_score=ctx.fil.harm_score,
+        directives=ctx.fil.violated,
+        concepts=ctx.fil.concepts,
+        is_flagged=ctx.fil.is_blocking,
+        is_hard=verdict.is_hard,
+        key_terms=text_terms(ctx.views.plain),
+        gathering_step=gathering_step(ctx.views.folded),
+        is_follow_up=ctx.subjects.is_follow_up,
+        embedding="" if ctx.embedding is None else pack_vector(ctx.embedding),
+    )
+
+
+def entered_after(before: SessionState, verdict: Verdict) -> tuple[ModeEntry, ...]:
+    """Return the first turn of each mode, with the ones just entered."""
+    known = {entry.mode for entry in before.entered}
+    new = (
+        ModeEntry(turn=verdict.turn, mode=mode)
+        for mode in Mode
+        if Mode.SAFE < mode <= verdict.mode and mode not in known
+    )
+    return (*before.entered, *new)
+
+
+def segments_after(before: SessionState, record: TurnRecord) -> tuple[TopicSummary, ...]:
+    """Return the topic segments with this turn in them.
+
+    A turn on the subject of the newest segment joins it; another subject begins a new one. A turn
+    without a subject of its own ("go on") belongs to what it follows.
+    """
+    alone = summary_of(record)
+    if not before.segments:
+        return (alone,)
+    newest = before.segments[-1]
+    if not record.key_terms or _likeness(alone, newest) >= _SAME_TOPIC:
+        return (*before.segments[:-1], merged(newest, alone))
+    segments = (*before.segments, alone)
+    if len(segments) > MAX_SEGMENTS:
+        segments = (merged(segments[0], segments[1]), *segments[2:])
+    return segments
+
+
+def _likeness(left: TopicSummary, right: TopicSummary) -> float:
+    """Return how nearly two segments are about one thing; shared key terms decide by themselves."""
+    if set(left.key_terms) & set(right.key_terms):
+        return 1.0
+    if not left.centroid or not right.centroid:
+        return 0.0
+    return packed_cosine(left.centroid, right.centroid)
+
+
+def summary_of(turn: TurnRecord) -> TopicSummary:
+    """Return one turn as a segment of its own."""
+    return TopicSummary(
+        first_turn=turn.turn,
+        last_turn=turn.turn,
+        key_terms=turn.key_terms,
+        centroid=turn.embedding,
+        mean_risk=turn.message_risk,
+        peak_risk=turn.message_risk,
+    )
+
+
+def merged(left: TopicSummary, right: TopicSummary) -> TopicSummary:
+    """Return two neighbouring segments as one."""
+    spans = [part.last_turn - part.first_turn + 1 for part in (left, right)]
+    terms = dict.fromkeys(t for pair in zip(left.key_terms, right.key_terms) for t in pair)  # noqa: B905  the shorter list ends it
+    return TopicSummary(
+        first_turn=left.first_turn,
+        last_turn=right.last_turn,
+        key_terms=tuple(terms)[:_TERMS],
+        centroid=packed_mean((left.centroid, right.centroid), spans),
+        mean_risk=(left.mean_risk * spans[0] + right.mean_risk * spans[1]) / sum(spans),
+        peak_risk=max(left.peak_risk, right.peak_risk),
+    )
+
+
+def profile_after(ctx: TurnContext, verdict: Verdict, record: TurnRecord) -> SessionProfile:
+    """Return the session's counts after the turn."""
+    old = ctx.state.profile
+    scores = {score.name: score.score for score in verdict.scores}
+    phrases = phrases_in(ctx.views.folded)
+    counted = replace(
+        old,
+        turns=old.turns + 1,
+        blocked=old.blocked + int(verdict.action is Action.BLOCK),
+        stripped=old.stripped + int(verdict.action is Action.STRIP),
+        flagged=old.flagged + int(record.is_flagged),
+        mode_changes=old.mode_changes + int(verdict.mode != ctx.state.mode),
+        probing=old.probing + int(scores.get("probing", 0.0) >= _PROBING),
+        hypotheticals=old.hypotheticals + int(Phrase.HYPOTHETICAL in phrases),
+        meta_instructions=old.meta_instructions + int(Phrase.META_INSTRUCTION in phrases),
+        topics_revisited=old.topics_revisited + int(is_return(ctx)),
+        peak_message_risk=max(old.peak_message_risk, verdict.message_risk),
+        peak_risk=max(old.peak_risk, verdict.turn_risk),
+    )
+    return with_gap(counted, ctx)
+
+
+def with_gap(profile: SessionProfile, ctx: TurnContext) -> SessionProfile:
+    """Return the profile with the pause before this turn in its running statistics."""
+    if not ctx.state.recent:
+        return profile
+    gap = max(0.0, ctx.now - ctx.state.recent[-1].timestamp)
+    count = profile.gap_count + 1
+    off = gap - profile.gap_mean_s
+    mean = profile.gap_mean_s + off / count
+    return replace(
+        profile,
+        gap_count=count,
+        gap_mean_s=mean,
+        gap_m2_s=profile.gap_m2_s + off * (gap - mean),
+    )
+
+
+def is_return(ctx: TurnContext) -> bool:
+    """Say whether the turn goes back to an earlier topic, away from the latest one."""
+    if ctx.embedding is None or len(ctx.state.segments) < 2:
+        return False
+    near = [
+        cosine(ctx.embedding, unpack_vector(segment.centroid)) if segment.centroid else 0.0
+        for segment in ctx.state.segments
+    ]
+    return max(near[:-1]) >= _SAME_TOPIC > near[-1]

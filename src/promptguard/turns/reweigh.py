@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from promptguard.risk.ledger import Weighed, risk_of, weigh
-from promptguard.risk.policy import content_action
+from promptguard.risk.ledger import Weighed, content_action, risk_of, weigh
 from promptguard.state import SessionState
 from promptguard.turns.contents import DEFINITIONS
 from promptguard.turns.judge import ALLOWANCE, TurnJudge

@@ -16,7 +16,7 @@ from promptguard.core.layers import LayerPriority
 from promptguard.core.prompt import PromptInput
 from promptguard.errors import InputError, ModelError, PromptGuardError
 from promptguard.evaluators.metrics import LayerResult, ReciprocityMetrics
-from promptguard.risk.policy import mode_named
+from promptguard.risk.ledger import mode_named
 from promptguard.turns.input import Step, steps_of
 from promptguard.turns.walk import walk
 from promptguard.usage import Usage

@@ -12,9 +12,9 @@ from markupsafe import Markup
 from nicegui import background_tasks, ui
 from starlette.requests import Request
 
+from promptguard.computations import offloaded
 from promptguard.config import ControllerConfig, config_hash
 from promptguard.errors import EvaluationError, InputError, PromptGuardError
-from promptguard.offload import offloaded
 from promptguard.protocols import SessionKey
 from promptguard.service.auth import Scope
 from promptguard.service.dashboard.access import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
-from promptguard.offload import offloaded
+from promptguard.computations import offloaded
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.body import Limits, check_count, invalid, read_json
 from promptguard.service.errors import ApiError, error_responses

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from promptguard.computations import offloaded
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.metrics import metrics_as_json
-from promptguard.offload import offloaded
 from promptguard.protocols import ClientHints
 from promptguard.rubrics.contradiction import judge_contradiction
 from promptguard.service.auth import Scope, permitted

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
+from promptguard.computations import offloaded
 from promptguard.conversation import ComparableMessage, Role
-from promptguard.offload import offloaded
-from promptguard.risk.policy import STRIPPED
+from promptguard.risk.ledger import STRIPPED
 from promptguard.service.auth import Principal, Scope, permitted
 from promptguard.service.body import Limits, Reading, poisoned_in, with_stripped
 from promptguard.service.errors import error_responses

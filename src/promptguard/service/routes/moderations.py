@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
+from promptguard.computations import offloaded
 from promptguard.controller import Controller
-from promptguard.offload import offloaded
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.errors import error_responses
 from promptguard.service.routes.long_bodies import LongBodyRoute

@@ -1,7 +1,10 @@
-"""Where long computations run: here, or where the program that serves them says.
+"""Long computations: whether they go on, and where they run.
 
-What computes for long is called through `offloaded`, with arguments that can be pickled. A program
-with processes to spare says with `offloading` what that does; without, it is a plain call.
+A thread cannot be stopped from outside. What computes for long calls `checkpoint` between its
+steps; who started it says with `checkpoints` what that does: raise, or let others go first.
+
+It is itself called through `offloaded`, with arguments that can be pickled. A program with
+processes to spare says with `offloading` what that does; without, it is a plain call.
 """
 
 from __future__ import annotations
@@ -17,7 +20,25 @@ T = TypeVar("T")
 Offload = Callable[[Callable[[], Any]], Any]
 """Takes a computation, which can be pickled, and returns its result."""
 
+_CHECK: ContextVar[Callable[[], None] | None] = ContextVar("promptguard_checkpoint", default=None)
 _OFFLOAD: ContextVar[Offload | None] = ContextVar("promptguard_offload", default=None)
+
+
+def checkpoint() -> None:
+    """Return where the computation may go on; raises what its caller wants raised."""
+    check = _CHECK.get()
+    if check is not None:
+        check()
+
+
+@contextmanager
+def checkpoints(check: Callable[[], None]) -> Iterator[None]:
+    """Call `check` at each checkpoint reached in the block, also in threads that it starts."""
+    token = _CHECK.set(check)
+    try:
+        yield
+    finally:
+        _CHECK.reset(token)
 
 
 def offloaded(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from promptguard.cancellation import checkpoint, checkpoints
-from promptguard.offload import offloaded, offloading
+from promptguard.computations import checkpoint, checkpoints, offloaded, offloading
 
 
 class Stopped(Exception):
