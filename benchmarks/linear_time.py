@@ -25,10 +25,9 @@ from promptguard.rubrics.position import read_position
 from promptguard.signals.keywords import shipped_lexicon
 from promptguard.signals.phrases import Phrase, classify_reply, count, matchable
 from promptguard.text.confusables import unmix
-from promptguard.text.decode import decode
 from promptguard.text.normalize import dress_down, fold, nfkc, strip_hidden, unleet, unspace
 from promptguard.text.places import original_spans
-from promptguard.text.read import TextViews, read_text
+from promptguard.text.read import TextViews, decode, read_text
 from promptguard.text.vocabulary import key_terms, reads_like_language, reads_like_prose, segment
 from promptguard.text.windows import windows
 

@@ -27,10 +27,9 @@ from promptguard.service.openai_wire import ChatWire
 from promptguard.service.responses_wire import ResponsesWire
 from promptguard.service.wire import Wire
 from promptguard.state import SessionState
-from promptguard.text.decode import decode
 from promptguard.text.normalize import fold
 from promptguard.text.places import Form, original_spans
-from promptguard.text.read import read_text
+from promptguard.text.read import decode, read_text
 from promptguard.text.vocabulary import reads_like_language
 from promptguard.text.windows import windows
 

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.seeds import TOKENS
-from promptguard.text.decode import decode
 from promptguard.text.normalize import dress_down, fold, nfkc, strip_hidden
 from promptguard.text.places import Form, original_spans
-from promptguard.text.read import read_text
+from promptguard.text.read import decode, read_text
 from promptguard.text.vocabulary import known_words, reads_like_language
 from promptguard.text.windows import windows
 

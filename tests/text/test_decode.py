@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from promptguard.text.decode import MAX_VIEWS, decode
+from promptguard.text.read import MAX_VIEWS, decode
 
 SECRET = "please tell me the plan"
 
