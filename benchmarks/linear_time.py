@@ -22,8 +22,7 @@ from promptguard.fil.finding import canonical
 from promptguard.rubrics.language import language_of
 from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.position import read_position
-from promptguard.signals.keywords import shipped_lexicon
-from promptguard.signals.phrases import Phrase, classify_reply, count, matchable
+from promptguard.signals.wording import Phrase, classify_reply, count, matchable, shipped_lexicon
 from promptguard.text.confusables import unmix
 from promptguard.text.normalize import dress_down, fold, nfkc, strip_hidden, unleet, unspace
 from promptguard.text.places import original_spans

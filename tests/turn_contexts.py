@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from promptguard.protocols import FilReading, TurnContext
-from promptguard.signals.information_gathering import gathering_step
+from promptguard.signals.intent import gathering_step
 from promptguard.signals.subject import subjects_of
 from promptguard.state import ReplyKind, ReplyRecord, SessionState, TurnRecord
 from promptguard.text.read import read_text

@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
 from promptguard.patterns.wordlist import shipped_concepts
-from promptguard.signals.concepts import pairs_of
+from promptguard.signals.readings import pairs_of
 from promptguard.text.normalize import fold
 from training.records import at_most, read
 

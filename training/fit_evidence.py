@@ -31,10 +31,10 @@ from promptguard.fil.engine import FrozenInstinct
 from promptguard.model.artifact import open_artifact
 from promptguard.patterns.wordlist import shipped_concepts
 from promptguard.protocols import FilReading, TurnContext
-from promptguard.signals.concepts import concept_weights
-from promptguard.signals.fil import fil as fil_signal
-from promptguard.signals.keywords import keywords
+from promptguard.signals.readings import concept_weights
+from promptguard.signals.readings import fil as fil_signal
 from promptguard.signals.subject import subjects_of
+from promptguard.signals.wording import keywords
 from promptguard.state import SessionState
 from promptguard.text.read import TextViews, read_text
 from training.records import read

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from promptguard.patterns import codes
-from promptguard.signals.keywords import Lexicon, lexicon_digest, read_terms
+from promptguard.signals.wording import Lexicon, lexicon_digest, read_terms
 from promptguard.text.read import read_text
 
 OUT = Path(__file__).parent.parent / "src/promptguard/data/lexicon/idf.json"

@@ -39,8 +39,6 @@ from promptguard.model.readers import Readers
 
 BODY = WINDOW - 2
 WHOLE = BODY + (MAX_WINDOWS - 1) * STRIDE
-
-
 IDS = st.lists(st.integers(0, 40_000), max_size=200)
 logits = st.floats(-1e6, 1e6)
 

@@ -13,8 +13,7 @@ from promptguard.evaluators.structure import Feature, structure
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.patterns import add_language, codes, languages
 from promptguard.patterns.wordlist import shipped_concepts
-from promptguard.signals.keywords import shipped_lexicon
-from promptguard.signals.phrases import Phrase, says
+from promptguard.signals.wording import Phrase, says, shipped_lexicon
 from promptguard.text import read_text
 from promptguard.text.vocabulary import key_terms
 

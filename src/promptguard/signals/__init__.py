@@ -1,9 +1,10 @@
 """Named functions from a turn to a score, and what they are written with.
 
-A signal is `TurnContext -> SignalScore`, pure and synchronous. Importing this package loads
-nothing: `load_signals()` imports the modules below, which register themselves in the order in
-which they are computed; those of installed packages (entry point group `promptguard.signal`) come
-after them. A signal's tuned numbers are one table of `data/signals.toml`.
+A signal is `TurnContext -> SignalScore`, pure and synchronous; signals that are told from the same
+thing are in one file. Importing this package loads nothing: `load_signals()` imports the files
+below, whose functions register themselves; signals of installed packages (entry point group
+`promptguard.signal`) come after them. A signal's tuned numbers are one table of
+`data/signals.toml`.
 """
 
 from __future__ import annotations
@@ -24,31 +25,32 @@ from promptguard.protocols import Signal
 from promptguard.registry import Registry
 
 SIGNALS: Registry[Signal] = Registry("signal")
-_MODULES = (
-    "semantic",
-    "context",
-    "concepts",
-    "keywords",
-    "fil",
-    "system_rules",
-    "session",
-    "continuation",
-    "probing",
-    "trajectory",
-    "information_gathering",
-    "coherence",
-    "behavior",
-    "response",
-    "intent",
-)
+# The file of each signal, in the order in which they are computed.
+_FILES = {
+    "semantic": "readings",
+    "context": "readings",
+    "concepts": "readings",
+    "keywords": "wording",
+    "fil": "readings",
+    "system_rules": "subject",
+    "session": "session",
+    "continuation": "subject",
+    "probing": "subject",
+    "trajectory": "session",
+    "information_gathering": "intent",
+    "coherence": "subject",
+    "behavior": "session",
+    "response": "session",
+    "intent": "intent",
+}
 T = TypeVar("T")
 
 
 def load_signals(names: Sequence[str] | None = None) -> tuple[tuple[str, Signal], ...]:
     """Return the signals of these names, or all, in the order in which they are computed."""
     registry = _registered()
-    # Modules may have been imported, and so registered, in another order than the list's.
-    known = (*_MODULES, *(name for name in registry.names() if name not in _MODULES))
+    # A file registers its signals when it is imported, which may be in another order.
+    known = (*_FILES, *(name for name in registry.names() if name not in _FILES))
     chosen = known if names is None else names
     return tuple((name, registry.get(name)) for name in chosen)
 
@@ -84,8 +86,8 @@ def either(values: Iterable[float]) -> float:
 
 @cache
 def _registered() -> Registry[Signal]:
-    for module in _MODULES:
-        import_module(f"promptguard.signals.{module}")
+    for file in dict.fromkeys(_FILES.values()):
+        import_module(f"promptguard.signals.{file}")
     return SIGNALS
 
 

@@ -1,4 +1,7 @@
-"""What a turn is about, and whether two turns are about the same thing."""
+"""What a turn is about, and how that goes with the turns before it and the application's rules.
+
+Signals `system_rules`, `continuation`, `probing` and `coherence`.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,23 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from promptguard.protocols import FilReading, Subject, Subjects
-from promptguard.signals import read_tuning
-from promptguard.signals.phrases import without_frames
-from promptguard.state import SessionState
+from promptguard.protocols import FilReading, Subject, Subjects, TurnContext
+from promptguard.signals import SIGNALS, clipped, either, read_tuning
+from promptguard.signals.wording import without_frames
+from promptguard.state import ReplyKind, SessionState, TopicSummary, TurnRecord
 from promptguard.text.read import TextViews
 from promptguard.text.vocabulary import key_terms
 from promptguard.vector import Vector, unpack_vector
+from promptguard.verdict import Action, SignalScore
 
 STEM, STEMMED_FROM = 5, 7
 _NOWHERE: Vector = np.zeros(0, dtype=np.float32)
+# So many terms in common are as good as all of a short question's.
+_ENOUGH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tuning:
+class _SubjectTuning:
     same_cosine: float
     follow_up_chars: int
 
@@ -40,7 +46,7 @@ def subjects_of(
             Subject(terms=subject_terms(turn.key_terms), vector=vector_of(turn.embedding))
             for turn in state.recent
         ),
-        is_follow_up=says_so and len(views.plain) <= _tuning().follow_up_chars,
+        is_follow_up=says_so and len(views.plain) <= _subject_tuning().follow_up_chars,
     )
 
 
@@ -48,7 +54,7 @@ def is_same_subject(left: Subject, right: Subject) -> bool:
     """Return whether two turns share a key term or lie close together."""
     if left.terms & right.terms:
         return True
-    return similarity(left.vector, right.vector) >= _tuning().same_cosine
+    return similarity(left.vector, right.vector) >= _subject_tuning().same_cosine
 
 
 def likeness(then: Subject, now: Subject) -> tuple[float, float]:
@@ -119,5 +125,221 @@ def _unit(vector: Vector) -> Vector:
 
 
 @cache
-def _tuning() -> _Tuning:
-    return read_tuning("subject", _Tuning)
+def _subject_tuning() -> _SubjectTuning:
+    return read_tuning("subject", _SubjectTuning)
+
+
+@SIGNALS.register("system_rules")
+def system_rules(ctx: TurnContext) -> SignalScore:
+    """Return how much of the turn's subject is named in the rules of the system prompt.
+
+    The readers see the system prompt too; this holds the part that words alone can tell.
+    """
+    rules = _rule_terms(ctx.rules)
+    shared = ctx.subjects.now.terms & rules
+    score = min(1.0, len(shared) / _ENOUGH)
+    return SignalScore(
+        name="system_rules", score=score, reason=f"{len(shared)} terms of what the prompt protects"
+    )
+
+
+@lru_cache(maxsize=256)
+def _rule_terms(rules: str) -> frozenset[str]:
+    return subject_terms(key_terms(rules)) if rules else frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ContinuationTuning:
+    near_cosine: float
+    near_overlap: float
+    kept_per_turn: float
+    operational: float
+
+
+@SIGNALS.register("continuation")
+def continuation(ctx: TurnContext) -> SignalScore:
+    """Return the risk of the earlier turn that this one continues, by how nearly it does.
+
+    A turn that only asks to go on ("and the next step?") continues what it follows, back to the
+    last turn that names a subject; any other continues the turns it is close to in meaning or
+    words. A reply that gave operational detail makes its turn weigh more, a refusal does not make
+    it weigh less.
+    """
+    best, which = 0.0, 0
+    chained = _chained(ctx) if ctx.subjects.is_follow_up else frozenset[int]()
+    before = zip(reversed(ctx.state.recent), reversed(ctx.subjects.past), strict=True)
+    for age, (turn, then) in enumerate(before):
+        near = _relevance(then, ctx.subjects.now)
+        relevance = max(near, 1.0 if turn.turn in chained else 0.0)
+        risk = turn.turn_risk
+        if turn.reply is not None and turn.reply.kind is ReplyKind.OPERATIONAL:
+            risk = clipped(risk * (1.0 + _continuation_tuning().operational))
+        value = relevance * risk * _continuation_tuning().kept_per_turn ** age
+        if value > best:
+            best, which = value, turn.turn
+    return SignalScore(
+        name="continuation",
+        score=best,
+        reason=f"goes on from turn {which}",
+        parts={"turn": float(which)},
+    )
+
+
+def _chained(ctx: TurnContext) -> frozenset[int]:
+    """Return the turns a bare follow-up goes on from: back to the last that names a subject."""
+    chain = []
+    for turn, then in zip(reversed(ctx.state.recent), reversed(ctx.subjects.past), strict=True):
+        chain.append(turn.turn)
+        if then.terms and not turn.is_follow_up:
+            break
+    return frozenset(chain)
+
+
+def _relevance(then: Subject, now: Subject) -> float:
+    tuning = _continuation_tuning()
+    cosine, shared = likeness(then, now)
+    return max(_above(cosine, tuning.near_cosine), _above(shared, tuning.near_overlap))
+
+
+def _above(value: float, threshold: float) -> float:
+    """Return 0 up to the threshold, rising to 1 at identity."""
+    return max(0.0, (value - threshold) / (1.0 - threshold))
+
+
+@cache
+def _continuation_tuning() -> _ContinuationTuning:
+    return read_tuning("continuation", _ContinuationTuning)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProbingTuning:
+    near_cosine: float
+    near_overlap: float
+    first_weight: float
+    further_weight: float
+    disguise_weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    turn: int
+    likeness: float
+    is_decoded: bool
+
+
+@SIGNALS.register("probing")
+def probing(ctx: TurnContext) -> SignalScore:
+    """Return how nearly this turn repeats ones that were refused, blocked or flagged."""
+    attempts = _attempts(ctx)
+    if not attempts:
+        return SignalScore(name="probing", score=0.0)
+    tuning = _probing_tuning()
+    closest = max(attempts, key=lambda attempt: (attempt.likeness, attempt.turn))
+    tries = 1.0 - (1.0 - tuning.first_weight) * (1.0 - tuning.further_weight) ** (len(attempts) - 1)
+    is_disguised = closest.is_decoded or bool(ctx.views.disguises)
+    score = closest.likeness * tries
+    if is_disguised:
+        score = either((score, score * tuning.disguise_weight))
+    how = "again in disguise" if is_disguised else "again"
+    reason = f"turn {closest.turn} {how}, {len(attempts)} earlier attempts"
+    return SignalScore(
+        name="probing", score=score, reason=reason, parts={"attempts": float(len(attempts))}
+    )
+
+
+def is_turned_down(turn: TurnRecord) -> bool:
+    """Return whether a turn was refused by the assistant, or blocked or flagged by the guard."""
+    is_refused = turn.reply is not None and turn.reply.kind is ReplyKind.REFUSED
+    return is_refused or turn.action is Action.BLOCK or turn.is_flagged
+
+
+def _attempts(ctx: TurnContext) -> list[_Attempt]:
+    """Return the earlier turned-down requests that the current one resembles."""
+    before = zip(ctx.state.recent, ctx.subjects.past, strict=True)
+    earlier = [(turn, then) for turn, then in before if is_turned_down(turn)]
+    if not earlier:
+        return []
+    hidden = [subject_terms(key_terms(view.text)) for view in ctx.views.decoded]
+    found = []
+    for turn, then in earlier:
+        cosine, shared = likeness(then, ctx.subjects.now)
+        open_likeness = max(
+            _near(cosine, _probing_tuning().near_cosine),
+            _near(shared, _probing_tuning().near_overlap),
+        )
+        hidden_likeness = max(
+            (_near(overlap(then.terms, terms), _probing_tuning().near_overlap) for terms in hidden),
+            default=0.0,
+        )
+        closest = max(open_likeness, hidden_likeness)
+        if closest > 0.0:
+            is_decoded = hidden_likeness > open_likeness
+            found.append(_Attempt(turn=turn.turn, likeness=closest, is_decoded=is_decoded))
+    return found
+
+
+def _near(value: float, threshold: float) -> float:
+    """Return 0 below the threshold, then from a half at it to 1 at identity."""
+    if value < threshold:
+        return 0.0
+    return clipped(0.5 + 0.5 * (value - threshold) / (1.0 - threshold))
+
+
+@cache
+def _probing_tuning() -> _ProbingTuning:
+    return read_tuning("probing", _ProbingTuning)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CoherenceTuning:
+    window: int
+    risky: float
+    return_cosine: float
+
+
+@SIGNALS.register("coherence")
+def coherence(ctx: TurnContext) -> SignalScore:
+    """Return 1 - cosine(current, mean of the last five) for a risky turn, else 0.
+
+    A turn that goes back to an earlier segment is no pivot: its distance is measured from there.
+    """
+    tuning = _coherence_tuning()
+    recent = ctx.state.recent[-tuning.window :]
+    mean = mean_vector([then.vector for then in ctx.subjects.past[-tuning.window :]])
+    vector = ctx.subjects.now.vector
+    if not mean.size or mean.size != vector.size:
+        return SignalScore(name="coherence", score=0.0)
+    distance = 1.0 - similarity(vector, mean)
+    if ctx.message_risk < tuning.risky:
+        return SignalScore(name="coherence", score=0.0, parts={"distance": distance})
+    segment, closeness = _nearest_segment(ctx, recent[0].turn, vector)
+    if segment is not None and closeness >= max(tuning.return_cosine, 1.0 - distance):
+        return SignalScore(
+            name="coherence",
+            score=1.0 - closeness,
+            reason=f"risky return to turns {segment.first_turn}-{segment.last_turn} "
+            f"(peak risk {segment.peak_risk:.2f})",
+            parts={"distance": distance, "return_cosine": closeness},
+        )
+    reason = f"risky pivot, distance {distance:.2f} from the last {len(recent)} turns"
+    return SignalScore(
+        name="coherence", score=distance, reason=reason, parts={"distance": distance}
+    )
+
+
+def _nearest_segment(
+    ctx: TurnContext, before_turn: int, vector: Vector
+) -> tuple[TopicSummary | None, float]:
+    """Return the closest segment that ended before the window, and its cosine."""
+    nearest: TopicSummary | None = None
+    closest = 0.0
+    for segment in ctx.state.segments:
+        closeness = similarity(vector, vector_of(segment.centroid))
+        if segment.last_turn < before_turn and closeness > closest:
+            nearest, closest = segment, closeness
+    return nearest, closest
+
+
+@cache
+def _coherence_tuning() -> _CoherenceTuning:
+    return read_tuning("coherence", _CoherenceTuning)

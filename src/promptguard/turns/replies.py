@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from promptguard.conversation import without_lone_surrogates
 from promptguard.fil.engine import FrozenInstinct
-from promptguard.signals.phrases import classify_reply
+from promptguard.signals.wording import classify_reply
 from promptguard.state import ReplyKind, ReplyRecord, excerpt_of
 from promptguard.text.read import read_text
 from promptguard.turns.labels import reply_tags

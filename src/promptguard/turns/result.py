@@ -11,10 +11,9 @@ from promptguard.fil.parameters import EscalationWeights
 from promptguard.fil.temporal import fold_residue, update_escalations
 from promptguard.protocols import TurnContext
 from promptguard.risk.ledger import STEERING
-from promptguard.signals.information_gathering import gathering_step
-from promptguard.signals.intent import Intent
-from promptguard.signals.phrases import Phrase, phrases_in
+from promptguard.signals.intent import Intent, gathering_step
 from promptguard.signals.subject import text_terms
+from promptguard.signals.wording import Phrase, phrases_in
 from promptguard.state import (
     MAX_SEGMENTS,
     RECENT_TURNS,

@@ -1,8 +1,13 @@
-"""Signal `semantic`: what the embedded readers say of the message alone, and its cluster."""
+"""What was read in the turn: by the readers, by the concepts it names, by the instinct layer.
+
+Signals `semantic`, `context`, `concepts` and `fil`.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -12,13 +17,15 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from promptguard.errors import DataError
+from promptguard.model.network import sigmoid
 from promptguard.model.reading import MessageReading
-from promptguard.protocols import TurnContext
+from promptguard.protocols import FilReading, TurnContext
 from promptguard.signals import SIGNALS, either, read_tuning
 from promptguard.vector import Vector, unpack_vector
 from promptguard.verdict import SignalScore
 
 _KINDS = ("manipulative", "extractive", "harmful")
+_NAMED_CONCEPTS = 4
 
 
 class Cluster(BaseModel):
@@ -113,7 +120,7 @@ def parse_clusters(source: str) -> IntentClusters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tuning:
+class _SemanticTuning:
     decoded_weight: float
     disguise_weight: float
     named_from: float
@@ -136,7 +143,7 @@ def semantic(ctx: TurnContext) -> SignalScore:
 def _own(ctx: TurnContext) -> float:
     if ctx.reading is None:
         return 0.0
-    tuning = _tuning()
+    tuning = _semantic_tuning()
     attack = ctx.reading.attack
     weights = (
         tuning.decoded_weight if ctx.views.decoded else 0.0,
@@ -157,17 +164,118 @@ def _spoken(score: float, reading: MessageReading | None, notes: tuple[str, ...]
     named = [
         f"{kind} {value:.2f}"
         for kind, value in sorted(parts.items(), key=lambda item: -item[1])
-        if value >= _tuning().named_from
+        if value >= _semantic_tuning().named_from
     ]
     near = shipped_clusters().nearest(reading.embedding)
     if near is not None:
         parts |= {"near_attack": near.attack, "near_benign": near.benign}
-        if near.similarity >= _tuning().cluster_from:
+        if near.similarity >= _semantic_tuning().cluster_from:
             notes = (f"nearest to {near.name} ({near.similarity:.2f})", *notes)
     reason = "; ".join((", ".join(named) or f"attack {reading.attack:.2f}", *notes))
     return SignalScore(name="semantic", score=score, reason=reason, parts=parts)
 
 
 @cache
-def _tuning() -> _Tuning:
-    return read_tuning("semantic", _Tuning)
+def _semantic_tuning() -> _SemanticTuning:
+    return read_tuning("semantic", _SemanticTuning)
+
+
+@SIGNALS.register("context")
+def context(ctx: TurnContext) -> SignalScore:
+    """Return the probability that answering this turn serves an attack.
+
+    0 where no model is in use.
+    """
+    reading = ctx.context
+    if reading is None:
+        return SignalScore(name="context", score=0.0)
+    cut = ", older turns cut" if reading.is_truncated else ""
+    reason = f"serves an attack {reading.turn:.2f} over {reading.turns} turns{cut}"
+    parts = {"turns": float(reading.turns), "session": reading.session}
+    return SignalScore(name="context", score=reading.turn, reason=reason, parts=parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConceptWeights:
+    """Learned once over all languages: log-odds per concept and per pair of concept groups."""
+
+    base: float
+    concepts: Mapping[str, float]
+    pairs: Mapping[str, float]
+
+    def log_odds(self, names: Iterable[str]) -> float:
+        """Return the log-odds of an attack given the concepts a text names."""
+        found = sorted(names)
+        # The pairs are a set, whose order changes from process to process; `fsum` is exact in any.
+        single = math.fsum(self.concepts.get(name, 0.0) for name in found)
+        return self.base + single + math.fsum(self.pairs.get(p, 0.0) for p in pairs_of(found))
+
+
+def pairs_of(names: Iterable[str]) -> frozenset[str]:
+    """Return the pairs worth a weight of their own: a hazard, evasion or protected thing with
+    each means, intent and innocent frame beside it."""
+    found = sorted(names)
+    matters = [name for name in found if name.startswith(("hazard.", "evasion.", "protected."))]
+    frames = [name for name in found if name.startswith(("means.", "intent.", "innocent."))]
+    groups = {f"{a.split('.')[0]}+{b}" for a in matters for b in frames}
+    return frozenset(groups | {f"{a}+{b.split('.')[0]}" for a in matters for b in frames})
+
+
+@SIGNALS.register("concepts")
+def concepts(ctx: TurnContext) -> SignalScore:
+    """Return the probability of an attack by what is named, whatever the language."""
+    weights = concept_weights()
+    ordered = sorted(ctx.concepts, key=lambda name: (-weights.concepts.get(name, 0.0), name))
+    reason = ", ".join(ordered[:_NAMED_CONCEPTS]) or "names nothing telling"
+    return SignalScore(name="concepts", score=sigmoid(weights.log_odds(ordered)), reason=reason)
+
+
+@cache
+def concept_weights() -> ConceptWeights:
+    """Return the shipped weights."""
+    source = files("promptguard").joinpath("data/concept_weights.json").read_text(encoding="utf-8")
+    try:
+        body = json.loads(source)
+        return ConceptWeights(
+            base=float(body["base"]), concepts=dict(body["concepts"]), pairs=dict(body["pairs"])
+        )
+    except (ValueError, KeyError, TypeError):
+        raise DataError("concept_weights.json is broken; make it anew with training.") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FilTuning:
+    escalation_floor: float
+
+
+@SIGNALS.register("fil")
+def fil(ctx: TurnContext) -> SignalScore:
+    """Return the stored harm score; 1 for a hard violation, a floor where harm escalates.
+
+    A message that itself shows nothing scores 0, whatever came before: the past is judged by
+    `continuation`, or a harmless turn could never follow a harmful one.
+    """
+    reading = ctx.fil
+    if not (reading.violated or reading.features):
+        return SignalScore(name="fil", score=0.0)
+    score = 1.0 if reading.is_hard else reading.harm_score
+    if reading.escalation and reading.harm_score > 0.0:
+        score = max(score, _fil_tuning().escalation_floor)
+    parts = {"harm": reading.harm_score, "counterfactual": reading.counterfactual_severity}
+    return SignalScore(name="fil", score=score, reason=_fil_reason(reading), parts=parts)
+
+
+def _fil_reason(reading: FilReading) -> str:
+    violates = f"violates {', '.join(reading.violated)}" if reading.violated else ""
+    found = (
+        "hard violation" if reading.is_hard else "",
+        "" if violates in reading.reason else violates,
+        f"escalation: {', '.join(reading.escalation)}" if reading.escalation else "",
+        reading.reason or ", ".join(reading.features),
+    )
+    return "; ".join(part for part in found if part) or "rules matched"
+
+
+@cache
+def _fil_tuning() -> _FilTuning:
+    return read_tuning("fil", _FilTuning)
