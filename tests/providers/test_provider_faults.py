@@ -12,10 +12,13 @@ from promptguard.providers.faults import (
     fault_of,
     garbled,
     rejected,
+    retry_after_of,
 )
 from promptguard.providers.registry import provider_of
 
 PAID, FREE = provider_of("openai", {}), provider_of("ollama", {})
+MONDAY = "Mon, 02 Jan 2023 10:00:00 GMT"
+LATER = "Mon, 02 Jan 2023 10:00:30 GMT"
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,23 @@ async def test_an_error_is_raised_with_its_body(is_streamed: bool) -> None:
         await check(httpx.Response(500, content=content), PAID)
     expected = MAX_ERROR_BYTES if is_streamed else 3
     assert len(raised.value.body) == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": " 0.5 "}, 0.5),
+        ({"retry-after": LATER, "date": MONDAY}, 30.0),
+        ({"retry-after": MONDAY, "date": LATER}, 0.0),
+        ({"retry-after": LATER}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon", "date": MONDAY}, None),
+    ],
+)
+def test_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> None:
+    """Seconds or a date; nonsense is ignored."""
+    assert retry_after_of(headers) == seconds

@@ -9,31 +9,28 @@ import asyncio
 import json as json_module
 import os
 import random
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import httpx
 
 from promptguard.config import EndpointConfig
 from promptguard.errors import ConfigError, ProviderError, ProviderTimeout
-from promptguard.providers.backoff import CircuitBreaker, delay_s, is_retryable, retry_after_of
-from promptguard.providers.faults import circuit_open, fault_of
-from promptguard.providers.registry import ProviderRow, provider_of
+from promptguard.providers.faults import circuit_open, fault_of, retry_after_of
+from promptguard.providers.registry import ProviderRow
 from promptguard.usage import Usage
 
 MAX_CIRCUITS = 1000
 MAX_BODY_BYTES = 64 * 1024 * 1024
 _CONNECT_S = 10.0
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 8.0
 _TRANSFER_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 _EARLIER = "promptguard.earlier_usage"
-
-_shared: WeakValueDictionary[tuple[object, ...], Endpoint] = WeakValueDictionary()
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +53,50 @@ class Attempt:
 
 
 Measure = Callable[[httpx.Response], Attempt]
+
+
+class CircuitBreaker:
+    """Opens after `failures` in a row; after `cooldown_s` it lets one trial call through.
+
+    Every `enter` that returned True is followed by one of `succeed`, `fail` and `withdraw`.
+    """
+
+    def __init__(self, *, failures: int, cooldown_s: float) -> None:
+        self._limit = failures
+        self._cooldown_s = cooldown_s
+        self._failures = 0
+        self._opened_at: float | None = None
+        self._is_probing = False
+
+    def enter(self, now: float) -> bool:
+        """Return whether a call may be made; where the cooldown is over, only one may."""
+        if self._opened_at is None:
+            return True
+        if self._is_probing or self.remaining_s(now) > 0:
+            return False
+        self._is_probing = True
+        return True
+
+    def remaining_s(self, now: float) -> float:
+        """Return how long the circuit stays open."""
+        if self._opened_at is None:
+            return 0.0
+        return max(0.0, self._opened_at + self._cooldown_s - now)
+
+    def succeed(self) -> None:
+        """Close the circuit."""
+        self._failures, self._opened_at, self._is_probing = 0, None, False
+
+    def fail(self, now: float) -> None:
+        """Count a failure; the last one allowed, or a failed trial call, opens the circuit."""
+        self._failures += 1
+        if self._opened_at is not None or self._failures >= self._limit:
+            self._opened_at = now
+        self._is_probing = False
+
+    def withdraw(self) -> None:
+        """Count nothing: the caller was cancelled, the endpoint may be well."""
+        self._is_probing = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,37 +322,21 @@ class Endpoint:
 _Read = Callable[[httpx.Response], Awaitable[httpx.Response]]
 
 
-def open_endpoint(
-    upstream: str,
-    config: EndpointConfig | None = None,
-    *,
-    key_env: str | None = None,
-    seams: EndpointSeams | None = None,
-) -> Endpoint:
-    """Return the endpoint that a provider's name or a base URL means.
+def is_retryable(status: int) -> bool:
+    """Return whether a retry may get a better answer than this status."""
+    return status in (408, 429) or status >= 500
 
-    `key_env` names the variable that holds its key, which then must be set.
+
+def delay_s(attempt: int, retry_after_s: float | None, random: Callable[[], float]) -> float:
+    """Return the wait after the attempt with this number (from 0).
+
+    It doubles with each attempt and is spread at random, so that many clients do not come back
+    at the same moment; what the endpoint asked for is never undercut.
     """
-    config = config or EndpointConfig()
-    provider = provider_of(upstream, config.base_urls)
-    if key_env is not None:
-        provider = replace(provider, key_env=key_env, needs_key=True)
-    return shared_endpoint(provider, config, seams)
-
-
-def shared_endpoint(
-    provider: ProviderRow, config: EndpointConfig, seams: EndpointSeams | None = None
-) -> Endpoint:
-    """Return the one open endpoint with these settings; with `seams` always a new one."""
-    if seams is not None:
-        return Endpoint(provider, config, seams)
-    key = (provider, *config.model_dump(exclude={"base_urls", "prices"}).values())
-    with _lock:
-        endpoint = _shared.get(key)
-        if endpoint is not None:
-            return endpoint.share()
-        endpoint = _shared[key] = Endpoint(provider, config)
-        return endpoint
+    backoff = min(_FIRST_WAIT_S * 2.0**attempt, _LONGEST_WAIT_S)
+    if retry_after_s is None:
+        return backoff * (0.5 + 0.5 * random())
+    return retry_after_s + 0.5 * backoff * random()
 
 
 def provider_key(provider: ProviderRow, env: Mapping[str, str]) -> str | None:

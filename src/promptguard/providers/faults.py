@@ -1,11 +1,15 @@
-"""Errors of an endpoint: messages with advice, which never quote its answer."""
+"""Errors of an endpoint: messages with advice, which never quote its answer, and what it asks."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 
 import httpx
 
 from promptguard.errors import CircuitOpen, ProviderError, ProviderRejected, ProviderTimeout
-from promptguard.providers.backoff import retry_after_of
 from promptguard.providers.registry import ProviderRow
 
 MAX_ERROR_BYTES = 64 * 1024
@@ -86,6 +90,34 @@ async def check(response: httpx.Response, provider: ProviderRow) -> None:
             if len(body) > MAX_ERROR_BYTES:
                 break
     raise rejected(provider, response.status_code, body=bytes(body), headers=response.headers)
+
+
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that `Retry-After` asks for, None where it is absent or unreadable.
+
+    A date is read relative to the answer's own `Date`, so our clock does not matter.
+    """
+    value = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = _seconds_between(headers.get("date", ""), value)
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _seconds_between(earlier: str, later: str) -> float:
+    start, end = _date_of(earlier), _date_of(later)
+    if start is None or end is None:
+        return math.nan
+    return max(0.0, (end - start).total_seconds())
+
+
+def _date_of(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
 
 
 def _advice(provider: ProviderRow, status: int) -> str:

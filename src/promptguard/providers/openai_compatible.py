@@ -8,22 +8,17 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from promptguard.config import EndpointConfig
 from promptguard.conversation import Message, Role
 from promptguard.errors import ProviderError
-from promptguard.protocols import Completion, Provider
+from promptguard.protocols import Completion
 from promptguard.providers.completion import Reply, attempt_of, reply_of
 from promptguard.providers.endpoint import (
     Attempt,
     Endpoint,
-    EndpointSeams,
     earlier_usage,
-    provider_key,
-    shared_endpoint,
 )
 from promptguard.providers.faults import check, cut_off, garbled
-from promptguard.providers.pricing import Price, shipped_prices
-from promptguard.providers.registry import Target, target_of
+from promptguard.providers.pricing import Price
 from promptguard.providers.sse import SseParser
 from promptguard.usage import Usage
 
@@ -212,41 +207,6 @@ class _Spent:
     """What one question has cost so far."""
 
     usage: Usage = field(default_factory=Usage)
-
-
-def open_provider(
-    model: str,
-    config: EndpointConfig | None = None,
-    *,
-    options: Mapping[str, object] | None = None,
-    seams: EndpointSeams | None = None,
-) -> Provider:
-    """Return the model called `model`; nothing is sent before its first use.
-
-    Models at one endpoint share connections and circuit breaker as long as they are open.
-    Raises ConfigError where the name means nothing; a missing key shows at first use.
-    """
-    config = config or EndpointConfig()
-    target = target_of(model, config.base_urls)
-    return OpenAICompatibleProvider(
-        shared_endpoint(target.provider, config, seams),
-        target.model,
-        name=model,
-        price=_price(model, target, config),
-        options=options,
-    )
-
-
-def check_target(model: str, config: EndpointConfig, *, env: Mapping[str, str]) -> None:
-    """Raise ConfigError where `model` cannot be called: an unknown name, or a missing key."""
-    provider_key(target_of(model, config.base_urls).provider, env)
-
-
-def _price(model: str, target: Target, config: EndpointConfig) -> Price | None:
-    own = config.prices.get(model)
-    if own is not None:
-        return Price(input=own.input, output=own.output)
-    return shipped_prices().price_of(target)
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[str]:

@@ -23,7 +23,7 @@ import httpx
 
 from promptguard.config import WebhookConfig
 from promptguard.errors import ConfigError
-from promptguard.providers.backoff import delay_s, is_retryable
+from promptguard.providers.endpoint import delay_s, is_retryable
 from promptguard.service.auth import is_loopback
 from promptguard.service.logs import log
 from promptguard.service.telemetry import Telemetry

@@ -55,25 +55,20 @@ class Subscription(AsyncIterator[SessionKey]):
 class ChangeFeed:
     """Hands every published key to every reader.
 
-    `watch` brings in what other processes saved; it runs in a task while there are readers
-    and must return soon after `has_readers` turns false. Readers need not unsubscribe: one
-    that is no longer referenced is forgotten.
+    `watch` brings in what other processes saved; it runs in a task while there are `readers`
+    and must return soon after the last has gone. Readers need not unsubscribe: one that is no
+    longer referenced is forgotten.
     """
 
     def __init__(self, watch: Watch | None = None) -> None:
         self._watch = watch
         self._task: asyncio.Task[None] | None = None
-        self._readers: weakref.WeakSet[Subscription] = weakref.WeakSet()
+        self.readers: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._is_closed = False
-
-    @property
-    def has_readers(self) -> bool:
-        """Whether anyone is listening."""
-        return bool(self._readers)
 
     def publish(self, key: SessionKey) -> None:
         """Tell every reader."""
-        for reader in tuple(self._readers):
+        for reader in tuple(self.readers):
             reader.put(key)
 
     def subscribe(self) -> Subscription:
@@ -81,7 +76,7 @@ class ChangeFeed:
         if self._is_closed:
             raise closed()
         reader = Subscription()
-        self._readers.add(reader)
+        self.readers.add(reader)
         if self._watch is not None and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._watch())
             self._task.add_done_callback(self._watch_ended)
@@ -93,10 +88,10 @@ class ChangeFeed:
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task})
-        for reader in tuple(self._readers):
+        for reader in tuple(self.readers):
             reader.end()
 
     def _watch_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            for reader in tuple(self._readers):
+            for reader in tuple(self.readers):
                 reader.end(error)

@@ -100,7 +100,8 @@ class MemoryStore:
         for turn in turns_of(key, entries):
             known = session.turns.get(turn.turn)
             session.turns[turn.turn] = replace(turn, label=known.label if known else "")
-        self._feed.publish(key)
+        if self._feed.readers:
+            self._feed.publish(key)
 
     async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
         """Return every stored message in order."""

@@ -64,7 +64,8 @@ class PostgresStore(ReadingStore):
             token=statements.new_token(),
         )
         await self._link.run(lambda link: statements.save(link, write))
-        self._feed.publish(key)
+        if self._feed.readers:
+            self._feed.publish(key)
 
     async def check_writable(self) -> None:
         """Write something that nobody sees; raises StoreError where that fails."""
@@ -123,13 +124,13 @@ class PostgresStore(ReadingStore):
     async def _listen(self) -> None:
         since: float | None = None
         attempt = 0
-        while self._feed.has_readers:
+        while self._feed.readers:
             try:
                 async with await self._link.connect() as connection:
                     await connection.execute(statements.LISTEN)
                     since = await self._catch_up(connection, since)
                     attempt = 0
-                    while self._feed.has_readers:
+                    while self._feed.readers:
                         since = await self._hear(connection, since)
             except psycopg.Error:
                 attempt += 1

@@ -75,7 +75,8 @@ class SqliteStore(ReadingStore):
             origin=self._origin,
         )
         await self._writer.run(work)
-        self._feed.publish(key)
+        if self._feed.readers:
+            self._feed.publish(key)
 
     async def check_writable(self) -> None:
         """Write something that nobody sees; raises StoreError where that or the file is broken."""
@@ -132,7 +133,7 @@ class SqliteStore(ReadingStore):
 
     async def _watch(self) -> None:
         seen = await self._reader.run(statements.read_mark)
-        while self._feed.has_readers:
+        while self._feed.readers:
             await asyncio.sleep(self._poll_s)
             seen, keys = await self._reader.run(partial(self._news, seen=seen))
             for key in keys:
