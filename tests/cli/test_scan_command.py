@@ -149,10 +149,10 @@ def test_a_growing_log_is_judged_only_where_it_is_new(
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 def test_an_interrupt_ends_at_once_and_keeps_what_was_done(tmp_path: Path, config: Path) -> None:
-    """Ctrl-C in the middle of a long record ends within a second; --resume goes on."""
+    """Ctrl-C in a long record ends within a second; the few before it stay, --resume goes on."""
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     slow = {"role": "user", "content": "word " * 6000}
-    rows = [row(n) for n in range(32)]
+    rows = [row(n) for n in range(5)]
     rows += [json.dumps({"id": n, "messages": [slow] * 200}) for n in range(100, 140)]
     source.write_text("\n".join(rows) + "\n", encoding="utf-8")
     command = [
@@ -163,7 +163,7 @@ def test_an_interrupt_ends_at_once_and_keeps_what_was_done(tmp_path: Path, confi
         command, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         end = time.monotonic() + 60
-        while not (out.exists() and len(out.read_bytes().splitlines()) >= 32):
+        while not (out.exists() and len(out.read_bytes().splitlines()) >= 5):
             assert time.monotonic() < end
             assert process.poll() is None
             os.sched_yield()
@@ -174,5 +174,5 @@ def test_an_interrupt_ends_at_once_and_keeps_what_was_done(tmp_path: Path, confi
     assert process.returncode == 130
     assert "--resume goes on" in said
     assert "Traceback" not in said
-    assert len(lines(out)) >= 32
+    assert [line["id"] for line in lines(out)] == list(range(5))
     assert took < 2

@@ -22,7 +22,9 @@ def judge_locally(
 
     `opener` makes the judge of each process and must be picklable where there are several.
     """
-    return map_ordered(partial(_open, opener, config), items, jobs=jobs, lost=lost_line)
+    open_worker = partial(_open, opener, config)
+    # One record at a time: an interrupt keeps whole chunks alone, and a record can take seconds.
+    return map_ordered(open_worker, items, jobs=jobs, lost=lost_line, chunk=1)
 
 
 def _open(

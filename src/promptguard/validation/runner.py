@@ -53,6 +53,8 @@ def run_cases(
         cases[len(judged) :],
         jobs=jobs,
         lost=partial(_lost, tuple(contender.name for contender in contenders)),
+        # An interrupt keeps whole chunks alone, and a case can take seconds.
+        chunk=1,
     )
     try:
         with closing(lines):
