@@ -89,7 +89,7 @@ def test_a_judged_turn_is_summed_up_for_lists() -> None:
     """The strongest evidence, without its numbers, so that reasons can be counted."""
     evidence = (
         Evidence(turn=1, signal="fil", nats=1.0, reason="x"),
-        Evidence(turn=1, signal="semantic", nats=3.0, reason="attack 0.93 over 4 turns"),
+        Evidence(turn=1, signal="semantic", nats=3.0, reason="attack 0.93 over 4 turns (0.88)"),
         Evidence(turn=1, signal="concepts", nats=-2.0, reason="y"),
     )
     stored = entry(verdict=judged(evidence=evidence, tags=("LLM01",), latency_ms=12.5))

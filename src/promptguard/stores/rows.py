@@ -51,7 +51,7 @@ _REASON_CHARS = 150
 _NAME_CHARS = 40
 _MOST_TAGS = 10
 _TAG_CHARS = 20
-_SCORE = re.compile(r"\s+\d+\.\d+\b")
+_SCORE = re.compile(r"\s+(?:\(\d+\.\d+\)|\d+\.\d+\b)")
 _COUNT = re.compile(r"(?<![\w.-])\d+\b")
 TURN_COLUMNS = (
     "tenant, session_id, turn, position, second, action, severity, turn_risk, signal, reason, "
