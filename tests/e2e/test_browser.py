@@ -221,6 +221,16 @@ def test_a_page_fits_a_phone(browser: Any, service: Served, path: str) -> None:
         visit.shoot(SCREENSHOTS / f"phone{path.partition('?')[0].replace('/', '-')}.png")
 
 
+def test_a_long_id_stays_in_its_column(browser: Any, service: Served) -> None:
+    """It is broken over lines, on a wide screen too."""
+    name = "long" * 30
+    service.say(name, BOMB)
+    with visiting(browser, service.url) as visit:
+        link = visit.open(f"/sessions?q={name}").get_by_role("link", name=name)
+        right = "(e) => e.getBoundingClientRect().right"
+        assert link.evaluate(right) <= link.locator("xpath=ancestor::th").evaluate(right)
+
+
 def test_a_session_is_locked_and_released(browser: Any, service: Served) -> None:
     """The buttons near the top do what they say; the sentence tells it."""
     service.say("lockable", "Hello, what can you do?")
