@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from promptguard.cli import cli
 from promptguard.cli.extras import service_extra
 from promptguard.cli.serve import _announce
+from promptguard.cli.service_checks import listen
 from promptguard.config import KeyConfig, ServiceConfig
 from promptguard.errors import ConfigError, StoreError
 
@@ -120,6 +121,13 @@ def test_a_busy_port_is_one_line_and_an_exit_code(tmp_path) -> None:
     (line,) = done.stderr.splitlines()
     assert port in line
     assert "--port" in line
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no host"])
+def test_an_address_of_another_machine_is_told_so(host: str) -> None:
+    """Another port would not help."""
+    with pytest.raises(ConfigError, match="--host an address of this machine"):
+        listen(host, 0)
 
 
 def test_the_banner_says_where_the_command_lives(capsys) -> None:

@@ -6,6 +6,7 @@ For `promptguard doctor`, and for `promptguard serve` before it starts.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import socket
@@ -102,10 +103,12 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         bound.close()
         reason = getattr(error, "strerror", None) or "no such address"
-        raise ConfigError(
-            f"Cannot listen on {host}:{port} ({reason}); stop what listens there, or choose "
-            "another with --port."
-        ) from None
+        advice = "give --host an address of this machine, such as 127.0.0.1"
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            advice = "stop what listens there, or choose another with --port"
+        elif isinstance(error, PermissionError):
+            advice = "choose a port from 1024 on with --port"
+        raise ConfigError(f"Cannot listen on {host}:{port} ({reason}); {advice}.") from None
     bound.set_inheritable(True)
     return bound
 
