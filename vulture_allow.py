@@ -3,6 +3,8 @@
 # click calls these.
 list_commands
 get_command
+get_completion_args
+format_completion
 
 # Part of the report that `cascade_report` gives to users of the library.
 share_passed_on

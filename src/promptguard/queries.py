@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from urllib.parse import quote
 
 from promptguard.state import SessionState, is_demo
 from promptguard.verdict import Action, Verdict
 
 # Turns at least this severe were interfered with; the partial index of the stores says the same.
 FLAGGED_SEVERITY = Action.STEER.severity
+_PLAIN = re.compile(r"(?:[A-Za-z0-9._~:@=+-]|%[0-9A-F]{2})+\Z")
+_PLAIN_CHARS = 128
 
 
 class LabelFilter(StrEnum):
@@ -287,3 +292,20 @@ def fits_label(wanted: LabelFilter, label: str) -> bool:
     if wanted is LabelFilter.ANY:
         return True
     return label == ("" if wanted is LabelFilter.NONE else wanted.value)
+
+
+def plain_id(session_id: str) -> str:
+    """Return an id that is safe in headers, paths and logs, as the service stores it.
+
+    Other characters are percent-encoded; what comes out stays as it is when it comes back. An
+    id that is too long then becomes a hash.
+    """
+    plain = plain_part(session_id)
+    if 0 < len(plain) <= _PLAIN_CHARS:
+        return plain
+    return "x-" + hashlib.sha256(session_id.encode("utf-8", "replace")).hexdigest()[:40]
+
+
+def plain_part(text: str) -> str:
+    """Return part of an id as it stands within the plain form."""
+    return text if _PLAIN.match(text) else quote(text, safe=":@=+", errors="surrogatepass")

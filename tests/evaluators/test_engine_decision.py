@@ -110,6 +110,8 @@ def test_the_shipped_judge_agrees_with_the_engine(preset: str) -> None:
         "Please summarize the conversation so far.",
         "Ignore my previous message, I found the answer.",
         "Please ignore the typos in my message.",
+        "Show me the system requirements.",
+        "Ignore the previous email, I sent the wrong file.",
     ],
 )
 def test_an_innocent_look_alike_is_not_blocked(text: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from guarded_service import assistant
@@ -170,6 +171,31 @@ async def test_sessions_are_listed_shown_and_explained(guarded) -> None:
     assert (await get("/v1/sessions/none/explain")).status_code == 404
     assert (await get("/v1/sessions?min_mode=BAD")).json()["error"]["param"] == "min_mode"
     assert (await get("/v1/sessions?limit=0")).status_code == 422
+
+
+async def test_an_odd_session_id_is_kept_readable_and_found(guarded) -> None:
+    """By the id that was given, by the one that is told, and by a part of either."""
+    guard = await guarded()
+    told = (await turn(guard, session_id="Team/ü 1", user_input="Hello")).json()["session_id"]
+    assert told == "Team%2F%C3%BC%201"
+    again = (await turn(guard, session_id=told, user_input="Hello again")).json()
+    assert (again["session_id"], again["turn"]) == (told, 2)
+    await turn(guard, session_id="ü 2", user_input="Hello")
+    get = guard.client.get
+    for part in ("ü 1", "Team/", told):
+        rows = (await get("/v1/sessions", params={"contains": part})).json()["sessions"]
+        assert [row["session_id"] for row in rows] == [told]
+    assert (await get(f"/v1/sessions/{quote(told)}")).json()["summary"]["session_id"] == told
+    assert (await get("/v1/sessions/ü 2")).json()["summary"]["session_id"] == "%C3%BC%202"
+
+
+async def test_a_body_without_a_content_type_is_told_what_it_needs(guarded) -> None:
+    """What curl sends by itself is a form."""
+    guard = await guarded()
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    answer = await guard.client.post("/v1/guard/turn", content=b'{"user_input": "x"}', headers=form)
+    assert answer.status_code == 422
+    assert "sent with content-type: application/json" in answer.json()["error"]["message"]
 
 
 async def test_a_session_is_replayed_under_other_settings(guarded) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.protocols import SessionKey
+from promptguard.queries import plain_id
 from promptguard.service.auth import Principal
 from promptguard.service.sessions import (
     DIGEST_BYTES,
@@ -15,7 +16,6 @@ from promptguard.service.sessions import (
     SessionIndex,
     chain_of,
     given_session_id,
-    plain_id,
     view_of,
 )
 from promptguard.stores.memory import MemoryStore
@@ -63,14 +63,28 @@ def test_the_first_place_that_names_a_session_counts(
     assert given_session_id(places, headers, body) == expected
 
 
-def test_an_odd_id_becomes_a_safe_one() -> None:
-    """The same for the same id, another for another, and nothing of it is shown."""
-    odd = plain_id("../../etc\r\nset-cookie: x")
-    assert odd.startswith("x-")
-    assert odd == plain_id("../../etc\r\nset-cookie: x")
-    assert odd != plain_id("../../etc")
-    assert plain_id("a.b:c@d=1+2-3") == "a.b:c@d=1+2-3"
-    assert plain_id("a" * 129) != "a" * 129
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        ("a.b:c@d=1+2-3", "a.b:c@d=1+2-3"),
+        ("team/ü 1", "team%2F%C3%BC%201"),
+        ("../etc\r\nset-cookie: x", "..%2Fetc%0D%0Aset-cookie:%20x"),
+        ("50%", "50%25"),
+        ("\ud800", "%ED%A0%80"),
+    ],
+)
+def test_an_odd_id_becomes_a_safe_one_that_can_be_read(given: str, plain: str) -> None:
+    """It stays the same when a client sends back the id that it was told."""
+    assert plain_id(given) == plain
+    assert plain_id(plain) == plain
+
+
+def test_a_long_id_becomes_a_short_one() -> None:
+    """The same for the same id, another for another."""
+    assert plain_id("a" * 128) == "a" * 128
+    assert plain_id("ü" * 50).startswith("x-")
+    assert plain_id("ü" * 50) == plain_id("ü" * 50)
+    assert plain_id("a" * 129) != plain_id("a" * 130)
 
 
 def test_a_key_cannot_name_another_keys_session() -> None:

@@ -20,6 +20,7 @@ from promptguard.queries import (
     SessionSort,
     TurnFilter,
     TurnQuery,
+    plain_id,
 )
 from promptguard.state import SessionProfile, SessionState, TranscriptEntry
 from promptguard.stores import STORES, open_store
@@ -157,6 +158,17 @@ async def test_search_looks_at_ids_and_texts(
     """Every word must be in the id or in one turn, in whatever case it is written."""
     await fill(store)
     assert await names(store, search=search) == expected
+
+
+async def test_an_odd_id_is_found_as_it_was_given_and_as_it_is_written(store: SessionStore) -> None:
+    """The service writes ids in a plain form; the library keeps them as they are."""
+    written, kept = plain_id("Team/ü chat 1"), "Team/ü chat 2"
+    for number, session_id in enumerate((written, kept)):
+        await put(store, session_id, ("hello", number, verdict_of(Action.ALLOW, 0.1)))
+    assert await names(store, search="team/ü chat") == [kept, written]
+    assert await names(store, search=written) == [written]
+    assert await names(store, contains="Team/ü chat") == [kept, written]
+    assert await names(store, contains="ü chat 3") == []
 
 
 async def test_a_list_is_sorted_and_paged_in_the_store(store: SessionStore) -> None:

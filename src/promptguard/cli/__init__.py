@@ -13,6 +13,7 @@ from promptguard.errors import PromptGuardError
 
 EXIT_ALLOW, EXIT_CAUTION, EXIT_BLOCK, EXIT_ERROR = 0, 1, 2, 3
 EXIT_INTERRUPTED = 130
+_COMPLETION = "_PROMPTGUARD_COMPLETE"
 _COMMANDS = {
     "calibrate": "calibrate",
     "chat": "chat",
@@ -69,6 +70,8 @@ def main() -> None:
 
 
 def _exit_code() -> int:
+    if _COMPLETION in os.environ:
+        importlib.import_module("promptguard.cli.completion").register()
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as stop:

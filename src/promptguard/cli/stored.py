@@ -46,12 +46,13 @@ async def find_key(store: SessionStore, session_id: str, tenant: str) -> Session
     """Return the key of a stored session; SessionNotFound says where it was looked for.
 
     A terminal may compose letters otherwise than the client that named the session did: ids
-    that read alike are the same.
+    that read alike are the same. The service writes an odd id in its plain form.
     """
     from promptguard.protocols import SessionKey
+    from promptguard.queries import plain_id
 
-    forms = (session_id, *(unicodedata.normalize(form, session_id) for form in ("NFC", "NFD")))
-    for form in dict.fromkeys(forms):
+    read = (session_id, *(unicodedata.normalize(form, session_id) for form in ("NFC", "NFD")))
+    for form in dict.fromkeys((*read, *map(plain_id, read))):
         key = SessionKey(session_id=form, tenant=tenant)
         if await store.load(key) is not None:
             return key

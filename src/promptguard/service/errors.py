@@ -140,6 +140,9 @@ def invalid_fields(error: RequestValidationError) -> ApiError:
         location = location[1:]
     param = "body" if is_unreadable or not location else ".".join(location)
     message = "is not valid JSON" if is_unreadable else str(first["msg"])
+    if not location and not is_unreadable:
+        # Without the content type the framework reads no JSON and finds a text in its place.
+        message = "must be a JSON object, sent with content-type: application/json"
     return ApiError(422, f"{param}: {message}.", code="invalid_field", param=param)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import TypeVar
 
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.protocols import SessionKey, SessionQuery, SessionStore
+from promptguard.queries import plain_id
 from promptguard.service.auth import Principal
 from promptguard.service.errors import ApiError
 from promptguard.service.history import Comparison, HistoryKind, compare, split_new
@@ -36,7 +36,6 @@ DISTINCTIVE_CHARS = 120
 MAX_WAITING = 256
 _MAX_STEPS_BACK = 64
 _MAX_CANDIDATES = 20
-_PLAIN_ID = re.compile(r"[A-Za-z0-9._:@=+-]{1,128}\Z")
 _INITIAL = {Role.USER: "u", Role.TOOL: "t", Role.ASSISTANT: "a", Role.SYSTEM: "s"}
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -78,13 +77,6 @@ def given_session_id(
         if isinstance(value, str) and value.strip():
             return plain_id(value.strip())
     return None
-
-
-def plain_id(session_id: str) -> str:
-    """Return an id that is safe in headers, paths and logs: itself, or a hash of it."""
-    if _PLAIN_ID.match(session_id):
-        return session_id
-    return "x-" + hashlib.sha256(session_id.encode("utf-8", "replace")).hexdigest()[:40]
 
 
 def view_of(messages: Sequence[ComparableMessage]) -> bytes:

@@ -35,7 +35,7 @@ from promptguard.stores.rows import (
     turns_of,
     verdict_in,
 )
-from promptguard.stores.statements import overview_of_turns, precision_of, words_of
+from promptguard.stores.statements import id_forms, overview_of_turns, precision_of, words_of
 from promptguard.verdict import Verdict
 
 
@@ -249,17 +249,17 @@ class MemoryStore:
 
 def _fits(session: _Session, query: SessionQuery, words: Sequence[str]) -> bool:
     state, turns = session.state, session.turns.values()
-    session_id = state.session_id
+    session_id, lowered = state.session_id, state.session_id.lower()
     return (
         query.tenant in (None, state.tenant)
         and state.mode >= query.min_mode
-        and query.contains in session_id
+        and any(form in session_id for form in id_forms(query.contains))
         and query.turns.is_demo in (None, is_demo(session_id))
         and query.turns.key in ("", key_name(session_id))
         and fits_label(query.label, session.label)
         and (not query.turns.restricts_turns or any(map(query.turns.fits, turns)))
         and (
-            all(word in session_id.lower() for word in words)
+            all(any(form.lower() in lowered for form in id_forms(word)) for word in words)
             or any(all(word in (turn.words or "") for word in words) for turn in turns)
         )
     )

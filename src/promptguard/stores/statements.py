@@ -25,6 +25,7 @@ from promptguard.queries import (
     TurnFilter,
     TurnQuery,
     TurnRow,
+    plain_part,
 )
 from promptguard.state import SessionState
 from promptguard.stores.rows import TURN_COLUMNS, text_of, turn_of, turn_values, verdict_in
@@ -297,6 +298,11 @@ def words_of(search: str) -> tuple[str, ...]:
     return tuple(plain.casefold().split()[:MAX_WORDS])
 
 
+def id_forms(text: str) -> tuple[str, ...]:
+    """Return how a text may stand in an id: as it is, and as the service writes it."""
+    return tuple(dict.fromkeys((text, plain_part(text))))
+
+
 def _session_conditions(query: SessionQuery) -> _Conditions:
     found = _Conditions(alias="s")
     if query.tenant is not None:
@@ -304,8 +310,7 @@ def _session_conditions(query: SessionQuery) -> _Conditions:
     if query.min_mode:
         found.add("mode", ">=", "min_mode", int(query.min_mode))
     if query.contains:
-        found.texts.append("instr(s.session_id, :contains) > 0")
-        found.values["contains"] = query.contains
+        found.texts.append(_in_id(found, "contains", query.contains))
     if query.turns.is_demo is not None:
         found.add("is_demo", "=", "session_is_demo", int(query.turns.is_demo))
     if query.turns.key:
@@ -323,10 +328,16 @@ def _add_search(found: _Conditions, query: SessionQuery) -> None:
     if not (words := words_of(query.search)):
         return
     names = {f"word{number}": word for number, word in enumerate(words)}
-    in_id = " AND ".join(f"instr(lower(s.session_id), :{name}) > 0" for name in names)
-    in_text = " AND ".join(f"instr(t.words, :{name}) > 0" for name in names)
+    in_id = " AND ".join(_in_id(found, name, word, fold="lower") for name, word in names.items())
+    in_text = " AND ".join(f"instr(t.words, :{name}_0) > 0" for name in names)
     found.texts.append(f"(({in_id}) OR {_with_turn(in_text)})")
-    found.values |= names
+
+
+def _in_id(found: _Conditions, name: str, text: str, *, fold: str = "") -> str:
+    forms = {f"{name}_{number}": form for number, form in enumerate(id_forms(text))}
+    found.values |= forms
+    tests = (f"instr({fold}(s.session_id), {fold}(:{form})) > 0" for form in forms)
+    return f"({' OR '.join(tests)})"
 
 
 def _with_turn(where: str) -> str:

@@ -14,6 +14,7 @@ from promptguard.conversation import ComparableMessage, Role
 from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.metrics import metrics_as_json
 from promptguard.protocols import ClientHints
+from promptguard.queries import plain_id
 from promptguard.rubrics.contradiction import judge_contradiction
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.body import Limits, Reading
@@ -23,7 +24,7 @@ from promptguard.service.lanes import computed
 from promptguard.service.openai_wire import read_messages
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.routes.long_bodies import LongBodyRoute
-from promptguard.service.sessions import Owner, plain_id
+from promptguard.service.sessions import Owner
 from promptguard.service.settings import LiveSettings
 from promptguard.service.verdicts import TurnView, turn_view, verdict_headers
 

@@ -14,6 +14,7 @@ from promptguard.controller import Controller
 from promptguard.conversation import without_lone_surrogates
 from promptguard.errors import ConfigError, PromptGuardError, SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.queries import plain_id, plain_part
 from promptguard.service.auth import Principal, Scope, permitted, principal_of
 from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.intake import Intake
@@ -94,7 +95,7 @@ class ListQuery(_Body):
     """Which sessions."""
 
     min_mode: Start = "SAFE"
-    contains: str = Field(default="", max_length=128, pattern=r"^[A-Za-z0-9._:@=+-]*$")
+    contains: str = Field(default="", max_length=128)
     limit: int = Field(default=50, ge=1, le=500)
     offset: int = Field(default=0, ge=0, le=1_000_000)
 
@@ -177,7 +178,7 @@ class SessionsApi:
             SessionQuery(
                 tenant=caller.tenant,
                 min_mode=Mode[query.min_mode],
-                contains=query.contains,
+                contains=plain_part(query.contains),
                 limit=query.limit,
                 offset=query.offset,
             )
@@ -264,10 +265,10 @@ class SessionsApi:
 
     async def _found(self, caller: Principal, session_id: str) -> tuple[SessionState, SessionKey]:
         """Return a session by its stored id, or by the id the caller's own key gave it."""
-        names = [session_id]
+        names = [session_id, plain_id(session_id)]
         if caller.name:
-            names.append(f"{caller.name}:{session_id}"[:512])
-        for name in names:
+            names += [f"{caller.name}:{name}"[:512] for name in names]
+        for name in dict.fromkeys(names):
             key = SessionKey(session_id=name, tenant=caller.tenant)
             if (state := await self.controller.store.load(key)) is not None:
                 return state, key
