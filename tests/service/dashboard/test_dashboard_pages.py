@@ -64,6 +64,15 @@ async def test_an_empty_store_says_what_to_do() -> None:
         assert "Nothing waits for review." in await site.page("/dashboard/review")
 
 
+@pytest.mark.parametrize("demo", ["only", "hide"])
+async def test_a_choice_of_demo_sessions_that_fits_none_is_said_so(demo: str) -> None:
+    """There may be others, so that it is no new installation."""
+    async with open_site() as site:
+        page = await site.page(f"/dashboard/sessions?demo={demo}")
+        assert "No session fits this search." in page
+        assert "No sessions yet." not in page
+
+
 async def test_a_session_shows_transcript_evidence_and_decoded_text() -> None:
     """What a disguise hid stands beside what was written."""
     async with open_site() as site:
