@@ -13,7 +13,7 @@ from promptguard.verdict import Action, Verdict
 
 # Turns at least this severe were interfered with; the partial index of the stores says the same.
 FLAGGED_SEVERITY = Action.STEER.severity
-_PLAIN = re.compile(r"(?:[A-Za-z0-9._~:@=+-]|%[0-9A-F]{2})+\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9._~:@=+-]+\Z")
 _PLAIN_CHARS = 128
 
 
@@ -297,8 +297,8 @@ def fits_label(wanted: LabelFilter, label: str) -> bool:
 def plain_id(session_id: str) -> str:
     """Return an id that is safe in headers, paths and logs, as the service stores it.
 
-    Other characters are percent-encoded; what comes out stays as it is when it comes back. An
-    id that is too long then becomes a hash.
+    Other characters are encoded as in an address, but with a tilde, so that the id can stand in
+    one; it stays as it is when it comes back. An id that is too long then becomes a hash.
     """
     plain = plain_part(session_id)
     if 0 < len(plain) <= _PLAIN_CHARS:
@@ -308,4 +308,7 @@ def plain_id(session_id: str) -> str:
 
 def plain_part(text: str) -> str:
     """Return part of an id as it stands within the plain form."""
-    return text if _PLAIN.match(text) else quote(text, safe=":@=+", errors="surrogatepass")
+    if _PLAIN.match(text):
+        return text
+    encoded = quote(text, safe=":@=+", errors="surrogatepass")
+    return encoded.replace("~", "~7E").replace("%", "~")

@@ -50,7 +50,7 @@ async def test_ids_are_found_where_the_settings_say(guarded) -> None:
     await guard.chat("c", thread_id=42)
     odd = await guard.chat("d", conversation_id="../../etc passwd\u00e9")
     assert await sessions(guard) == sorted(["l1", "m1", "42", odd.headers["x-promptguard-session"]])
-    assert odd.headers["x-promptguard-session"] == "..%2F..%2Fetc%20passwd%C3%A9"
+    assert odd.headers["x-promptguard-session"] == "..~2F..~2Fetc~20passwd~C3~A9"
     shown = await guard.client.get(f"/v1/sessions/{odd.headers['x-promptguard-session']}")
     assert shown.status_code == 200
 
