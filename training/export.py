@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,20 @@ from onnxruntime.transformers import optimizer
 from onnxruntime.transformers.fusion_options import FusionOptions
 from tokenizers import Tokenizer
 
-from promptguard.model.network import USER, Window, message_windows
+from promptguard.model.network import (
+    USER,
+    Window,
+    context_window,
+    document_windows,
+    message_windows,
+)
 from promptguard.model.packing import Weights, read_packed, write_packed
 from training.batches import pad
 from training.network import SHAPES, Network, Shape
 from training.outliers import CHANNELS, split_outliers
 from training.records import read
+from training.restore import name_of
+from training.rounding import Moments, moments_of, packed
 
 INPUTS = ("ids", "speakers", "mask")
 OUTPUTS = ("message", "context", "document", "embedding")
@@ -42,7 +51,7 @@ PROBES = (
 )
 LEAST_COSINE = 0.95
 WORDS = "words.weight"
-SAMPLED = 200  # messages by which outlying channels are found
+SAMPLED = 60  # examples of each task by which channels are found and weights are rounded
 LARGE = 2**18  # weights; smaller tensors stay in the graph
 
 
@@ -56,11 +65,27 @@ def load_network(name: str, weights: Path) -> Network:
 
 
 def sample(data: Path, tokenizer: Tokenizer) -> list[Window]:
-    """Return windows of held-out messages."""
-    rows = [row for row in read(data / "held.jsonl.gz") if row["task"] == "message"]
-    texts = [row["said"][0][1] for row in rows[:: max(1, len(rows) // SAMPLED)]]
-    windows = [message_windows(tokenizer.encode(t, add_special_tokens=False).ids)[0] for t in texts]
-    return [(ids, [USER] * len(ids)) for ids in windows]
+    """Return windows of held-out messages, conversations and documents."""
+
+    def tokens(text: str) -> list[int]:
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    windows: list[Window] = []
+    by_task = defaultdict(list)
+    for row in read(data / "held.jsonl.gz"):
+        by_task[row["task"]].append(row)
+    for task, rows in by_task.items():
+        for row in rows[:: max(1, len(rows) // SAMPLED)]:
+            said = [(role, tokens(text)) for role, text in row["said"]]
+            if task == "context":
+                windows.append(context_window(said, tokens(row["system"])))
+            elif task == "document":
+                windows.append(document_windows(said[0][1], said[1][1])[0])
+            else:
+                ids = message_windows(said[0][1])[0]
+                windows.append((ids, [USER] * len(ids)))
+    return windows
 
 
 def export_fp32(network: Network, path: Path) -> None:
@@ -129,16 +154,18 @@ def with_word_rows(model: onnx.ModelProto) -> Weights:
     return rows
 
 
-def pack_beside(path: Path) -> None:
+def pack_beside(path: Path, moments: Moments) -> None:
     """Move the large int8 tensors of a model into a packed file of the same name beside it."""
     model = onnx.load(str(path))
     tables = {"words.rows": with_word_rows(model)}
     beside = path.with_suffix(".npz")
+    layers = {n.input[1]: name_of(n) for n in model.graph.node if n.op_type == "MatMulInteger"}
     matrices = {}
     for tensor in model.graph.initializer:
         if tensor.data_type == TensorProto.INT8 and np.prod(tensor.dims) >= LARGE:
             if tensor.name not in tables:
-                matrices[tensor.name] = numpy_helper.to_array(tensor)
+                weights = numpy_helper.to_array(tensor)
+                matrices[tensor.name] = packed(weights, moments[layers[tensor.name]])
             tensor.ClearField("raw_data")
             tensor.data_location = TensorProto.EXTERNAL
             entry = tensor.external_data.add()
@@ -197,8 +224,11 @@ def main() -> None:
         plain, fused = Path(folder) / "plain.onnx", Path(folder) / "fused.onnx"
         network = load_network(options.name, options.weights)
         is_packed = options.name == "thorough"
+        moments: Moments = {}
         if is_packed:
-            split_outliers(network, sample(options.data, tokenizer))
+            windows = sample(options.data, tokenizer)
+            split_outliers(network, windows)
+            moments = moments_of(network, windows)
         export_fp32(network, plain)
         fuse(plain, fused, SHAPES[options.name])
         target = options.out / f"{options.name}.onnx"
@@ -212,7 +242,7 @@ def main() -> None:
             extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
         )
         if is_packed:
-            pack_beside(target)
+            pack_beside(target, moments)
         compare(fused, target, tokenizer)
         if options.keep_fp32:
             shutil.copy(fused, options.keep_fp32)

@@ -48,7 +48,7 @@ def test_a_matrix_that_cannot_be_cut_is_refused(shape: tuple[int, int]) -> None:
 
 def test_a_file_gives_matrices_and_tables_back(tmp_path: Path) -> None:
     matrix, table = _weights(2 * BLOCK, 6, 2), _weights(10, 2 * BLOCK, 2)
-    write_packed(tmp_path / "w.npz", {"m": matrix}, {"t": table})
+    write_packed(tmp_path / "w.npz", {"m": pack(matrix)}, {"t": table})
     found = read_packed(tmp_path / "w.npz")
     assert set(found) == {"m", "t"}
     assert found["m"].shape == matrix.shape

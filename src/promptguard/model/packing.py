@@ -24,9 +24,10 @@ _CODES, _STEPS, _TURNED = ".codes", ".steps", ".turned"
 
 Bytes = npt.NDArray[np.uint8]
 Weights = npt.NDArray[np.int8]
+Packed = tuple[Bytes, Bytes]
 
 
-def pack(weights: Weights) -> tuple[Bytes, Bytes]:
+def pack(weights: Weights) -> Packed:
     """Return codes, two to a byte, and the step of each block that loses least.
 
     Blocks run down the first axis, along which a row of the matrix product is summed.
@@ -35,16 +36,27 @@ def pack(weights: Weights) -> tuple[Bytes, Bytes]:
     if rows % BLOCK or columns % 2:
         raise ValueError(f"a matrix of {rows} x {columns} cannot be cut into blocks of {BLOCK}")
     blocks = weights.reshape(rows // BLOCK, BLOCK, columns).astype(np.float32)
-    best = np.full((rows // BLOCK, columns), np.inf, dtype=np.float32)
-    steps = np.ones((rows // BLOCK, columns), dtype=np.uint8)
+    steps = best_steps(blocks)
+    codes = np.clip(np.rint(blocks / steps[:, None]), -_LOWEST, _LOWEST - 1)
+    return join(codes.astype(np.int8).reshape(rows, columns)), steps
+
+
+def best_steps(blocks: npt.NDArray[np.float32]) -> Bytes:
+    """Return the step that loses least for each column of each block."""
+    best = np.full((blocks.shape[0], blocks.shape[2]), np.inf, dtype=np.float32)
+    steps = np.ones(best.shape, dtype=np.uint8)
     for step in range(1, STEPS + 1):
         codes = np.clip(np.rint(blocks / step), -_LOWEST, _LOWEST - 1)
         loss = np.square(blocks - codes * step).sum(1)
         better = loss < best
         best[better], steps[better] = loss[better], step
-    codes = np.clip(np.rint(blocks / steps[:, None]), -_LOWEST, _LOWEST - 1)
-    halves = (codes + _LOWEST).astype(np.uint8).reshape(rows, columns)
-    return (halves[:, 0::2] | (halves[:, 1::2] << 4)).astype(np.uint8), steps
+    return steps
+
+
+def join(codes: Weights) -> Bytes:
+    """Return codes from -8 to 7, two to a byte."""
+    halves = (codes + _LOWEST).astype(np.uint8)
+    return (halves[:, 0::2] | (halves[:, 1::2] << 4)).astype(np.uint8)
 
 
 def unpack(codes: Bytes, steps: Bytes) -> Weights:
@@ -75,13 +87,11 @@ def read_packed(path: Path) -> dict[str, Weights]:
         ) from None
 
 
-def write_packed(
-    path: Path, matrices: Mapping[str, Weights], tables: Mapping[str, Weights]
-) -> None:
-    """Write weights by name: matrices, cut down their columns, and tables, cut along their rows."""
+def write_packed(path: Path, matrices: Mapping[str, Packed], tables: Mapping[str, Weights]) -> None:
+    """Write weights by name: matrices, packed, and tables, which are cut along their rows."""
     arrays: dict[str, Any] = {}
-    for name, matrix in matrices.items():
-        arrays[name + _CODES], arrays[name + _STEPS] = pack(matrix)
+    for name, (codes, steps) in matrices.items():
+        arrays[name + _CODES], arrays[name + _STEPS] = codes, steps
     for name, table in tables.items():
         arrays[name + _CODES], arrays[name + _STEPS] = pack(np.ascontiguousarray(table.T))
         arrays[name + _TURNED] = np.ones(1, dtype=np.uint8)
