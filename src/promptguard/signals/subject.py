@@ -25,6 +25,7 @@ STEM, STEMMED_FROM = 5, 7
 _NOWHERE: Vector = np.zeros(0, dtype=np.float32)
 # So many terms in common are as good as all of a short question's.
 _ENOUGH = 3
+_LIKELY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,9 +249,15 @@ def probing(ctx: TurnContext) -> SignalScore:
 
 
 def is_turned_down(turn: TurnRecord) -> bool:
-    """Return whether a turn was refused by the assistant, or blocked or flagged by the guard."""
+    """Return whether a turn was refused by the assistant, or blocked or flagged by the guard.
+
+    One that was blocked for the session's lock alone was not turned down for what it asked; the
+    refusal recorded with it is the guard's own.
+    """
+    if turn.action is Action.BLOCK:
+        return turn.turn_risk >= _LIKELY or turn.is_flagged
     is_refused = turn.reply is not None and turn.reply.kind is ReplyKind.REFUSED
-    return is_refused or turn.action is Action.BLOCK or turn.is_flagged
+    return is_refused or turn.is_flagged
 
 
 def _attempts(ctx: TurnContext) -> list[_Attempt]:
