@@ -1,6 +1,7 @@
 """Message lists cut into exchanges, and what of them a session has not seen."""
 
 import pytest
+from stored_values import make_entry
 
 from promptguard.conversation import Message, Role, content_hash
 from promptguard.risk.ledger import STRIPPED
@@ -139,14 +140,9 @@ def test_stored_turns_are_recognised_by_their_hashes() -> None:
 
 
 def _entry(position: int, turn: int, role: Role, text: str, verdict: str = "") -> TranscriptEntry:
-    return TranscriptEntry(
-        position=position,
-        turn=turn,
-        role=role,
-        content=None,
-        content_hash=content_hash(text),
-        timestamp=0.0,
-        verdict=verdict,
+    digest = content_hash(text)
+    return make_entry(
+        None, position=position, turn=turn, role=role, content_hash=digest, verdict=verdict
     )
 
 
