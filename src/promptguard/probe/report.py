@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from promptguard.errors import InputError
 from promptguard.probe.record import ProbeRecord
-from promptguard.rubrics.contradiction import Verdict
+from promptguard.rubrics.contradiction import RubricVerdict
 from promptguard.runs.intervals import cluster_bootstrap, wilson
 from promptguard.runs.rendering import render
 from promptguard.usage import Usage, cost_text
@@ -50,7 +50,7 @@ class ProbeReport:
     low: float
     high: float
     tables: tuple[Table, ...]
-    verdicts: tuple[tuple[Verdict, int], ...]
+    verdicts: tuple[tuple[RubricVerdict, int], ...]
     usage: Usage
 
 
@@ -73,7 +73,7 @@ def report_of(records: Sequence[ProbeRecord]) -> ProbeReport:
             _table("Strategy", records, lambda record: record.strategy.value),
             _table("First answer", records, lambda record: record.classification.value),
         ),
-        verdicts=tuple((verdict, counts[verdict]) for verdict in Verdict),
+        verdicts=tuple((verdict, counts[verdict]) for verdict in RubricVerdict),
         usage=sum((record.usage for record in records), Usage()),
     )
 

@@ -20,7 +20,7 @@ from promptguard.errors import DataError
 from promptguard.model.network import sigmoid
 from promptguard.model.reading import MessageReading
 from promptguard.protocols import FilReading, TurnContext
-from promptguard.signals import SIGNALS, either, read_tuning
+from promptguard.signals import SIGNALS, noisy_or, read_tuning
 from promptguard.vector import Vector, unpack_vector
 from promptguard.verdict import SignalScore
 
@@ -149,7 +149,7 @@ def _own(ctx: TurnContext) -> float:
         tuning.decoded_weight if ctx.views.decoded else 0.0,
         tuning.disguise_weight if ctx.views.disguises else 0.0,
     )
-    return either((attack, attack * max(weights)))
+    return noisy_or((attack, attack * max(weights)))
 
 
 def _undone(ctx: TurnContext) -> tuple[str, ...]:

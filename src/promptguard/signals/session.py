@@ -14,7 +14,7 @@ from statistics import median
 
 from promptguard.model.network import log_odds
 from promptguard.protocols import Subject, TurnContext
-from promptguard.signals import SIGNALS, clipped, either, read_tuning
+from promptguard.signals import SIGNALS, clipped, noisy_or, read_tuning
 from promptguard.signals.subject import is_same_subject
 from promptguard.signals.wording import Phrase, phrases_in
 from promptguard.state import RECENT_TURNS, ReplyKind, TurnRecord
@@ -175,7 +175,7 @@ def behavior(ctx: TurnContext) -> SignalScore:
     }
     named = sorted((name for name, value in parts.items() if value), key=lambda n: -parts[n])
     return SignalScore(
-        name="behavior", score=either(parts.values()), reason=", ".join(named), parts=parts
+        name="behavior", score=noisy_or(parts.values()), reason=", ".join(named), parts=parts
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from promptguard.errors import DataError
 from promptguard.patterns import Entry, any_of, language_cache, on_change, packs
-from promptguard.patterns.wordlist import Found, WordList
+from promptguard.patterns.wordlist import TermMatch, WordList
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS, read_tuning
 from promptguard.state import ReplyKind
@@ -198,7 +198,7 @@ class Term:
         return self.severity * self.idf
 
 
-Hit = Found[Term]
+Hit = TermMatch[Term]
 
 
 class Lexicon:
