@@ -1,9 +1,6 @@
 """The model's answers on their way back: judged, held back, cut where they must be, recorded.
 
-An answer is cut where the Frozen Instinct Layer finds a hard violation in it, where it gives the
-system prompt away, and, in a conversation that is SUSPECT or worse, where it becomes operational
-(steps, code or exact amounts) or reaches the layer's blocking score. Sentences that refuse are
-left out of that, what follows them is not. Answers are read to their end in bounded memory.
+What makes an answer bad is decided in `turns.replies`.
 """
 
 from __future__ import annotations

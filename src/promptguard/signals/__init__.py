@@ -1,6 +1,6 @@
 """Named functions from a turn to a score, and what they are written with.
 
-A signal is `TurnContext -> SignalScore`, pure and synchronous; signals that are told from the same
+A signal is `TurnContext -> SignalScore`, pure and synchronous; signals that look at the same
 thing are in one file. Importing this package loads nothing: `load_signals()` imports the files
 below, whose functions register themselves; signals of installed packages (entry point group
 `promptguard.signal`) come after them. A signal's tuned numbers are one table of

@@ -77,7 +77,11 @@ class Shape:
 
 @SIGNALS.register("trajectory")
 def trajectory(ctx: TurnContext) -> SignalScore:
-    """Return the strongest of: climb (fitted rise times share of increases) and three shapes."""
+    """Return how the risk of the last turns runs: climbing, staying high, jumping or swinging.
+
+    The score is the strongest of the climb (fitted rise times share of increases) and the three
+    other shapes.
+    """
     shape = shape_of(turn_risks(ctx))
     reason = f"{shape.name}: fitted rise {shape.rise:+.2f}, {shape.increases:.0%} increases"
     parts = {"slope": shape.slope, "rise": shape.rise, "increases": shape.increases}
@@ -164,7 +168,7 @@ class _BehaviorTuning:
 
 @SIGNALS.register("behavior")
 def behavior(ctx: TurnContext) -> SignalScore:
-    """Return the chance, from weak and weighted hints, that the conversation is driven."""
+    """Return the chance that a script or a plan drives the conversation, from weak hints."""
     tuning = _behavior_tuning()
     parts = {
         "scripted timing": tuning.timing_weight * _timing(ctx, tuning),

@@ -299,9 +299,10 @@ class _CoherenceTuning:
 
 @SIGNALS.register("coherence")
 def coherence(ctx: TurnContext) -> SignalScore:
-    """Return 1 - cosine(current, mean of the last five) for a risky turn, else 0.
+    """Return how far a risky turn leaves the subject of the last five.
 
-    A turn that goes back to an earlier segment is no pivot: its distance is measured from there.
+    The score is 1 - cosine(current, their mean), and 0 for a turn without risk. A turn that goes
+    back to an earlier segment is no pivot: its distance is measured from there.
     """
     tuning = _coherence_tuning()
     recent = ctx.state.recent[-tuning.window :]

@@ -1,4 +1,4 @@
-"""How a text looks once characters and spellings that hide or dress it up are undone."""
+"""Undoes characters and spellings that hide or disguise what a text says."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class Normalised:
 
 
 def normalised(text: str, max_chars: int) -> Normalised:
-    """Return a text as it reads once what hides or dresses it up is undone."""
+    """Return a text with hidden characters removed and disguised spellings undone."""
     stripped = strip_hidden(text)
     letters, undone = plain_letters(stripped.text)
     plain = letters[:max_chars]

@@ -13,10 +13,11 @@ from promptguard.errors import DataError
 from promptguard.protocols import SessionLabel
 from promptguard.queries import SessionRow
 from promptguard.risk.explain import Attribution
+from promptguard.risk.weights import shipped_weights
 from promptguard.runs.rendering import headline_rows
 from promptguard.runs.report import SCHEMA, read_report
 from promptguard.service.dashboard.actions import labels_html
-from promptguard.service.dashboard.quality import report_html, shares_of
+from promptguard.service.dashboard.quality import report_html, shares_of, signal_row
 from promptguard.service.dashboard.sessions import row_html
 from promptguard.service.dashboard.templates import marked, nats_text, risk_text, turns_in_words
 from promptguard.service.dashboard.transcript import (
@@ -34,6 +35,7 @@ from promptguard.service.verdicts import (
     replay_view,
     stored_verdict,
 )
+from promptguard.signals import load_signals
 from promptguard.state import (
     Ledger,
     LedgerEntry,
@@ -237,6 +239,13 @@ def test_signals_are_summed_over_risky_and_other_sessions() -> None:
         2.0,
         0.0,
     )
+
+
+def test_every_signal_is_described_in_words_of_its_own() -> None:
+    """Signals of one file are told apart."""
+    rows = [signal_row(name, signal, shipped_weights()) for name, signal in load_signals()]
+    assert all(row.looks_at for row in rows)
+    assert len({row.looks_at for row in rows}) == len(rows)
 
 
 def test_a_report_shows_its_numbers_with_intervals(tmp_path: Path) -> None:
