@@ -24,7 +24,7 @@ from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.position import read_position
 from promptguard.signals.wording import Phrase, classify_reply, count, matchable, shipped_lexicon
 from promptguard.text.confusables import unmix
-from promptguard.text.normalize import dress_down, fold, nfkc, strip_hidden, unleet, unspace
+from promptguard.text.normalize import fold, nfkc, plain_letters, strip_hidden, unleet, unspace
 from promptguard.text.places import original_spans
 from promptguard.text.read import TextViews, decode, read_text
 from promptguard.text.vocabulary import key_terms, reads_like_language, reads_like_prose, segment
@@ -142,7 +142,7 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "read_text": read_text,
     "decode": decode,
     "strip_hidden": strip_hidden,
-    "dress_down": dress_down,
+    "plain_letters": plain_letters,
     "fold": fold,
     "nfkc": nfkc,
     "unmix": unmix,

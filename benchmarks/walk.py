@@ -166,7 +166,7 @@ async def _recorded(recorder: Recorder, work: Callable[[], Awaitable[object]]) -
 
 
 def _caller_file(frame: FrameType) -> str | None:
-    """Return the file of the nearest function of ours that led here; None at the rim."""
+    """Return the file of the nearest function of ours that led here; None where there is none."""
     back = frame.f_back
     while back is not None:
         if back.f_code.co_filename.startswith(SOURCE):

@@ -26,7 +26,7 @@ from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.llm import LlmJudge
 from promptguard.evaluators.metrics import metrics_as_json
 from promptguard.evaluators.prompts import trial_cases
-from promptguard.evaluators.recorded import RecordedJudge, content_hash
+from promptguard.evaluators.recorded import RecordedJudge, content_sha256
 from promptguard.protocols import LayerJudgement
 from promptguard.usage import Usage
 
@@ -429,7 +429,7 @@ def recorded() -> RecordedJudge:
     texts = {case.name: case.user for case in trial_cases()}
     return RecordedJudge(
         {
-            (kind, content_hash(texts[name])): LayerJudgement(
+            (kind, content_sha256(texts[name])): LayerJudgement(
                 value=value, evaluation_type=kind, model="recorded"
             )
             for name, values in SPOKEN.items()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from stored_values import make_stored_turn
 
 from promptguard.queries import (
     Bucket,
@@ -13,7 +14,6 @@ from promptguard.queries import (
     Overview,
     OverviewQuery,
     SessionRow,
-    StoredTurn,
     TurnFilter,
     TurnQuery,
     fits_label,
@@ -21,20 +21,7 @@ from promptguard.queries import (
 from promptguard.state import SessionState
 from promptguard.verdict import Action
 
-TURN = StoredTurn(
-    tenant="default",
-    session_id="app:one",
-    turn=2,
-    position=4,
-    second=1000,
-    action=Action.STEER,
-    turn_risk=0.5,
-    signal="semantic",
-    reason="harmful",
-    tags=("LLM01", "AML.T0054"),
-    language="fr",
-    key="app",
-)
+TURN = make_stored_turn(tags=("LLM01", "AML.T0054"), language="fr", key="app")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from stored_values import make_record
 
 from promptguard.protocols import FilReading, TurnContext
 from promptguard.signals.intent import gathering_step
@@ -14,7 +15,6 @@ from promptguard.state import ReplyKind, ReplyRecord, SessionState, TurnRecord
 from promptguard.text.read import read_text
 from promptguard.text.vocabulary import key_terms
 from promptguard.vector import Vector, pack_vector
-from promptguard.verdict import Action, Mode
 
 
 def direction(*components: float) -> Vector:
@@ -38,18 +38,15 @@ def past_turn(
     values: dict[str, Any] = {
         "turn": turn,
         "excerpt": text,
-        "content_hash": "",
         "timestamp": 60.0 * turn,
         "message_risk": risk,
         "turn_risk": risk,
-        "mode": Mode.SAFE,
-        "action": Action.ALLOW,
         "key_terms": key_terms(text),
         "gathering_step": gathering_step(read_text(text).folded),
         "embedding": "" if vector is None else pack_vector(vector),
         "reply": reply and ReplyRecord(kind=reply, excerpt="", timestamp=60.0 * turn),
     }
-    return TurnRecord(**(values | fields))
+    return make_record(**(values | fields))
 
 
 def current_turn(

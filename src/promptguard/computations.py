@@ -1,10 +1,11 @@
 """Long computations: whether they go on, and where they run.
 
-A thread cannot be stopped from outside. What computes for long calls `checkpoint` between its
-steps; who started it says with `checkpoints` what that does: raise, or let others go first.
+A thread cannot be stopped from outside. A long computation calls `checkpoint` between its steps;
+its caller sets with `checkpoints` what that does: raise, or wait until others have gone first.
 
-It is itself called through `offloaded`, with arguments that can be pickled. A program with
-processes to spare says with `offloading` what that does; without, it is a plain call.
+The computation itself is called through `offloaded`, with arguments that can be pickled. Inside a
+block of `offloading` it runs where that sends it, such as in a child process; elsewhere
+`offloaded` is a plain call.
 """
 
 from __future__ import annotations

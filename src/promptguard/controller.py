@@ -254,7 +254,7 @@ class Controller(StoredSessions):
         verdict: Verdict,
         after: SessionState,
     ) -> tuple[Verdict, SessionState]:
-        """Return the verdict with a further judge's word; where it fails, ours stands."""
+        """Return the verdict with a second opinion added; where that fails, it stands alone."""
         assert self._second is not None
         try:
             metrics = await self._second.evaluate(

@@ -128,7 +128,7 @@ class PromptGuard:
         queue = iter(enumerate(items))
         async with asyncio.TaskGroup() as group:
             for _ in range(min(len(items), self.config.max_concurrency)):
-                group.create_task(self._work_off(queue, results))
+                group.create_task(self._evaluate_queued(queue, results))
         return tuple(result for result in results if result is not None)
 
     def evaluate_batch_sync(self, prompts: Iterable[str | PromptInput]) -> tuple[BatchItem, ...]:
@@ -192,7 +192,7 @@ class PromptGuard:
                 self._cascade += metrics.cascade
         return metrics
 
-    async def _work_off(
+    async def _evaluate_queued(
         self, queue: Iterator[tuple[int, str | PromptInput]], results: list[BatchItem | None]
     ) -> None:
         for index, item in queue:

@@ -24,9 +24,9 @@ from promptguard.risk.ledger import STRIPPED
 from promptguard.state import SessionState
 from promptguard.turns.exchanges import (
     Exchange,
-    chain_of,
     exchanges_of,
-    stored_turns,
+    prefix_hashes,
+    recorded_turns,
     system_of,
     unseen,
 )
@@ -187,7 +187,7 @@ class AsyncGuard:
     ) -> _Judged:
         """Judge what a stored session has not seen, and record it."""
         key, store = SessionKey(session_id=session_id), self._controller.store
-        stored = stored_turns(await store.transcript(key))
+        stored = recorded_turns(await store.transcript(key))
         state = await store.load(key)
         new = unseen(exchanges, stored)
         stripped = frozenset(content for turn in stored for content in turn.stripped)
@@ -211,7 +211,7 @@ class AsyncGuard:
         The state after a beginning follows from its words alone, so that two users who begin
         alike may share the memory of it, and nothing else.
         """
-        names = chain_of(exchanges, system)
+        names = prefix_hashes(exchanges, system)
         known = next((n for n in range(len(names), 0, -1) if names[n - 1] in self._judged), 0)
         judged = self._remembered(names[known - 1]) if known else None
         for index in range(known, len(exchanges)):

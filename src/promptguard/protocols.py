@@ -18,7 +18,7 @@ from promptguard.queries import (
     Overview,
     OverviewQuery,
     Precision,
-    SessionPage,
+    SessionListPage,
     SessionSort,
     TurnFilter,
     TurnQuery,
@@ -293,7 +293,7 @@ class SessionStore(Protocol):
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
         """Return the states that fit the query, in its order."""
 
-    async def page(self, query: SessionQuery) -> SessionPage:
+    async def page(self, query: SessionQuery) -> SessionListPage:
         """Return the sessions that fit the query as rows of a list, and how many fit in all."""
 
     async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:

@@ -138,7 +138,7 @@ class SessionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPage:
+class SessionListPage:
     """One page of a list, and how many sessions there are in all."""
 
     rows: tuple[SessionRow, ...]

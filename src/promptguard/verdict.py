@@ -64,7 +64,7 @@ ModeName = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalScore:
-    """A signal's word on one turn: a score in [0,1], higher is riskier, and why in one line.
+    """A signal's result for one turn: a score in [0,1], higher is riskier, and why in one line.
 
     `parts` carries numbers that later turns or readers need (such as a posterior), by name.
     """

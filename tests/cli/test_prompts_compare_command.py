@@ -12,7 +12,7 @@ from promptguard.errors import ConfigError, DataError
 from promptguard.evaluators.prompts import (
     evaluation_prompt,
     evaluation_prompts,
-    text_hash,
+    prompt_hash,
 )
 from promptguard.evaluators.recorded import recording_line
 from promptguard.evaluators.registry import JUDGES
@@ -147,7 +147,7 @@ def test_two_shipped_versions_are_compared_on_a_recording(
             {
                 "name": KIND,
                 "version": version,
-                "sha256": text_hash(text),
+                "sha256": prompt_hash(text),
                 "applies_to": ["user"],
                 "finds": "manipulative",
             }
@@ -158,7 +158,7 @@ def test_two_shipped_versions_are_compared_on_a_recording(
         "frame": {
             "name": "frame",
             "version": "1",
-            "sha256": text_hash("frame {question}"),
+            "sha256": prompt_hash("frame {question}"),
             "applies_to": ["user"],
         },
         "evaluation_types": entries,

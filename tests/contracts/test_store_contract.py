@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_values import make_entry, make_record
 
 from promptguard.conversation import Role
 from promptguard.decisions import Decision, DecisionKind
@@ -36,22 +37,13 @@ def state_of(session_id: str = "s1", version: int = 1, **values: Any) -> Session
 
 
 def entry_of(position: int, content: str | None = "hello", **values: Any) -> TranscriptEntry:
-    fields = {"turn": position, "role": Role.USER, "content_hash": "h", "timestamp": 10.0}
-    return TranscriptEntry(position=position, content=content, **{**fields, **values})
+    fields = {"turn": position, "content_hash": "h", "timestamp": 10.0}
+    return make_entry(content, position=position, **{**fields, **values})
 
 
 def turn_of(turn: int, timestamp: float) -> TurnRecord:
-    return TurnRecord(
-        turn=turn,
-        excerpt=f"said {turn}",
-        content_hash="h",
-        timestamp=timestamp,
-        message_risk=0.0,
-        turn_risk=0.0,
-        mode=Mode.SAFE,
-        action=Action.ALLOW,
-        reply=ReplyRecord(kind=ReplyKind.COMPLIED, excerpt="answer", timestamp=timestamp + 1),
-    )
+    reply = ReplyRecord(kind=ReplyKind.COMPLIED, excerpt="answer", timestamp=timestamp + 1)
+    return make_record(turn=turn, excerpt=f"said {turn}", timestamp=timestamp, reply=reply)
 
 
 @pytest.fixture(params={opener: name for name, opener in STORES}.values())

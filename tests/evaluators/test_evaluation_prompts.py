@@ -11,9 +11,9 @@ from promptguard.evaluators.prompts import (
     evaluation_prompt,
     evaluation_prompts,
     frame,
+    prompt_hash,
     read_prompts,
     shipped_prompts,
-    text_hash,
     trial_cases,
     user_prompt,
 )
@@ -44,7 +44,7 @@ def write_folder(folder: Path, text: str, **changes: object) -> Path:
     entry = {
         "name": "mine",
         "version": "1.0.0",
-        "sha256": text_hash("as released"),
+        "sha256": prompt_hash("as released"),
         "applies_to": ["user"],
         **changes,
     }

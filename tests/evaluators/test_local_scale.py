@@ -11,12 +11,12 @@ from promptguard.core.layers import Layer, LayerPriority, MultiNeutrosophicPromp
 from promptguard.core.trust import TrustViolation
 from promptguard.evaluators.local import (
     DECISION,
-    either,
     falsehood_of,
     indeterminacy_of,
     truth_of,
     value_of,
 )
+from promptguard.signals import noisy_or
 
 shares = st.floats(0.0, 1.0)
 thresholds = st.floats(0.01, 0.99)
@@ -98,6 +98,6 @@ def test_what_could_not_be_read_is_undecided() -> None:
 
 @given(shares, shares)
 def test_two_grounds_weigh_at_least_as_much_as_either(one: float, other: float) -> None:
-    """Noisy or."""
-    assert max(one, other) - 1e-9 <= either(one, other) <= 1.0
-    assert either(one, 0.0) == pytest.approx(one)
+    """And no more than certainty."""
+    assert max(one, other) - 1e-9 <= noisy_or((one, other)) <= 1.0
+    assert noisy_or((one, 0.0)) == pytest.approx(one)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from stored_values import make_record
+
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.fil.temporal import fold_residue, update_escalations
 from promptguard.protocols import FilReading
-from promptguard.state import RECENT_TURNS, Action, Mode, SessionState, TurnRecord
+from promptguard.state import RECENT_TURNS, SessionState, TurnRecord
 from promptguard.text import read_text
 
 EMPTY = SessionState(session_id="test")
@@ -23,15 +25,9 @@ def record(
     flagged: bool = False,
 ) -> TurnRecord:
     """Return a turn of which only what the layer looks at is given."""
-    return TurnRecord(
+    return make_record(
         turn=turn,
-        excerpt="",
-        content_hash="",
         timestamp=timestamp,
-        message_risk=0.0,
-        turn_risk=0.0,
-        mode=Mode.SAFE,
-        action=Action.ALLOW,
         harm_score=harm,
         directives=directives,
         concepts=concepts,

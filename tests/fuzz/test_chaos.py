@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_values import make_entry
 
 from fuzz.chaos import Fault, Place, Story, Violated, check, run
-from promptguard.conversation import Role
 from promptguard.protocols import SessionKey
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import open_store
@@ -46,14 +46,7 @@ def test_postgresql_keeps_its_promises_through_every_fault(
 
 def stored(*turns: int) -> list[TranscriptEntry]:
     return [
-        TranscriptEntry(
-            position=at,
-            turn=at + 1,
-            role=Role.USER,
-            content=f"question {number}",
-            content_hash="",
-            timestamp=1.0,
-        )
+        make_entry(f"question {number}", position=at, turn=at + 1)
         for at, number in enumerate(turns)
     ]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.seeds import TOKENS
-from promptguard.text.normalize import dress_down, fold, nfkc, strip_hidden
+from promptguard.text.normalize import fold, nfkc, plain_letters, strip_hidden
 from promptguard.text.places import Form, original_spans
 from promptguard.text.read import decode, read_text
 from promptguard.text.vocabulary import known_words, reads_like_language
@@ -47,7 +47,7 @@ def test_normalising_again_changes_no_hidden_character(text: str) -> None:
     """What was stripped stays stripped, and what was folded stays folded."""
     stripped = strip_hidden(text).text
     assert strip_hidden(stripped).text == stripped
-    folded = fold(dress_down(stripped)[0])
+    folded = fold(plain_letters(stripped)[0])
     assert fold(folded) == folded
     assert nfkc(nfkc(text)) == nfkc(text)
 

@@ -9,7 +9,7 @@ from promptguard.probe.learning import Scores
 from promptguard.probe.record import ProbeRecord, record_from_json
 from promptguard.probe.runner import ProbePlan, run_probe
 from promptguard.probe.strategies import Strategy
-from promptguard.rubrics.contradiction import Verdict
+from promptguard.rubrics.contradiction import RubricVerdict
 from promptguard.testing import ManualClock
 from promptguard.usage import Usage
 
@@ -29,7 +29,7 @@ async def log(journal: ProbeJournal, target: RuleTarget, plan: ProbePlan, done=(
 async def test_a_steady_target_is_pressed_to_the_end() -> None:
     """It never contradicts itself, and every tactic of the strategy is tried."""
     records = await run(RuleTarget(steady))
-    assert [record.verdict for record in records] == [Verdict.CONSISTENT] * 12
+    assert [record.verdict for record in records] == [RubricVerdict.CONSISTENT] * 12
     assert all(len(record.tactics) == 3 for record in records)
     assert {record.classification.value for record in records} == {"confident"}
 

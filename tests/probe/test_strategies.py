@@ -17,7 +17,7 @@ from promptguard.probe.strategies import (
 )
 from promptguard.probe.topics import shipped_topics
 from promptguard.rubrics.answer import read_answer
-from promptguard.rubrics.contradiction import Verdict, judge_contradiction
+from promptguard.rubrics.contradiction import RubricVerdict, judge_contradiction
 from promptguard.rubrics.position import Position
 
 ASKED = "Should bread be free? Begin with yes or no."
@@ -51,7 +51,7 @@ def test_a_bare_answer_to_any_tactic_is_understood(topic, strategy) -> None:
     for tactic in tactics_of(strategy, topic.language):
         said = message_of(tactic, material_of(topic, Random(7)), Position.YES)
         assert read_answer(yes, asked=said).position is Position.YES
-        for answer, verdict in ((no, Verdict.CONTRADICTION), (yes, Verdict.CONSISTENT)):
+        for answer, verdict in ((no, RubricVerdict.CONTRADICTION), (yes, RubricVerdict.CONSISTENT)):
             texts = [*begun, ("user", said), ("assistant", answer)]
             messages = [{"role": role, "content": text} for role, text in texts]
             assert judge_contradiction(messages).verdict is verdict, said

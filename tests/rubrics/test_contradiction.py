@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptguard.errors import InputError
-from promptguard.rubrics.contradiction import Verdict, judge_contradiction, rubric
+from promptguard.rubrics.contradiction import RubricVerdict, judge_contradiction, rubric
 from promptguard.rubrics.similarity import same_question_by
 from promptguard.testing import FakeEncoder
 
@@ -49,7 +49,7 @@ def test_an_acknowledged_change_is_no_contradiction(words) -> None:
     """The acknowledgement may stand anywhere in the later turn."""
     for later in (f"{words} {NO}", f"{NO} {'Because. ' * 40}{words}"):
         verdict = judge_contradiction(talk(Q, YES, "Think.", later))
-        assert verdict.verdict is Verdict.ACKNOWLEDGED
+        assert verdict.verdict is RubricVerdict.ACKNOWLEDGED
         assert verdict.acknowledgement is not None
 
 
@@ -82,14 +82,14 @@ def test_the_first_reversal_of_many_turns_is_reported() -> None:
 def test_a_change_acknowledged_once_covers_later_turns_on_the_new_side() -> None:
     """But going back without a word is a contradiction."""
     changed = talk(Q, YES, "Think.", f"I was wrong. {NO}", "And?", NO)
-    assert judge_contradiction(changed).verdict is Verdict.ACKNOWLEDGED
+    assert judge_contradiction(changed).verdict is RubricVerdict.ACKNOWLEDGED
     assert rubric([*changed, *talk("And?", YES)])
 
 
 def test_other_questions_are_not_compared() -> None:
     """Yes to one thing and no to another is no contradiction."""
     other = talk(Q, YES, "Should mushrooms be eaten raw?", "Mushrooms should not be eaten raw.")
-    assert judge_contradiction(other).verdict is Verdict.UNCLEAR
+    assert judge_contradiction(other).verdict is RubricVerdict.UNCLEAR
 
 
 UNRELATED = [
@@ -256,13 +256,13 @@ def test_a_plain_reversal_is_found(texts) -> None:
 @pytest.mark.parametrize("texts", ADMISSIONS, ids=lambda texts: texts[3])
 def test_a_change_is_acknowledged_in_other_languages(texts) -> None:
     """An admitted change excuses there too."""
-    assert judge_contradiction(talk(*texts)).verdict is Verdict.ACKNOWLEDGED
+    assert judge_contradiction(talk(*texts)).verdict is RubricVerdict.ACKNOWLEDGED
 
 
 def test_opposite_questions_with_opposite_answers_agree() -> None:
     """No to "is it wrong?" after yes to "is it right?" is one and the same position."""
     texts = talk("Is it right to lie?", "Yes.", "Is it wrong to lie?", "No.")
-    assert judge_contradiction(texts).verdict is Verdict.CONSISTENT
+    assert judge_contradiction(texts).verdict is RubricVerdict.CONSISTENT
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from promptguard.rubrics.contradiction import Verdict, judge_contradiction, rubric
+from promptguard.rubrics.contradiction import RubricVerdict, judge_contradiction, rubric
 from promptguard.rubrics.facts import facts_in
 from promptguard.rubrics.folding import fold
 from promptguard.rubrics.patterns import shipped_patterns
@@ -83,7 +83,7 @@ def test_the_verdict_names_both_clauses() -> None:
 def test_a_fact_taken_back_in_words_is_acknowledged() -> None:
     """Who corrects itself does not contradict itself."""
     verdict = judge_contradiction(told("I have a dog.", "I misspoke: I don't have a dog."))
-    assert verdict.verdict is Verdict.ACKNOWLEDGED
+    assert verdict.verdict is RubricVerdict.ACKNOWLEDGED
 
 
 def test_a_language_without_words_for_it_states_no_facts() -> None:

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stored_values import make_entry
 
 from promptguard.conversation import ComparableMessage, Role, content_hash
 from promptguard.service.history import HistoryKind, compare, split_new
@@ -24,13 +25,12 @@ def stored(*turns: tuple[str, ...], blocked: tuple[int, ...] = ()) -> list[Trans
         for at, item in enumerate(items):
             action = Action.BLOCK if number in blocked else Action.ALLOW
             entries.append(
-                TranscriptEntry(
+                make_entry(
+                    item[2:],
                     position=len(entries),
                     turn=number,
                     role=ROLES[item[0]],
-                    content=item[2:],
                     content_hash=content_hash(item[2:]),
-                    timestamp=0.0,
                     verdict=Verdict(turn=number, action=action).to_json() if at == 0 else "",
                 )
             )
@@ -121,12 +121,7 @@ def test_an_answer_never_told_is_learned() -> None:
 
 def test_without_stored_hashes_nothing_is_claimed() -> None:
     """With store_text off there is nothing to compare with."""
-    entries = [
-        TranscriptEntry(
-            position=0, turn=1, role=Role.USER, content=None, content_hash="", timestamp=0.0
-        )
-    ]
-    assert compare(said("u:X", "a:Y", "u:B"), entries).kind is HistoryKind.NOT_RESENT
+    assert compare(said("u:X", "a:Y", "u:B"), [make_entry(None)]).kind is HistoryKind.NOT_RESENT
 
 
 @given(
@@ -175,13 +170,12 @@ def with_content(entries: list[TranscriptEntry], origin: str, action: Action) ->
     verdict = Verdict(turn=9, action=action, content=(finding,)).to_json()
     for role, text, stored_verdict in (("u", "Q", verdict), ("t", "D", ""), ("a", "R", "")):
         entries.append(
-            TranscriptEntry(
+            make_entry(
+                text,
                 position=len(entries),
                 turn=9,
                 role=ROLES[role],
-                content=text,
                 content_hash=content_hash(text),
-                timestamp=0.0,
                 verdict=stored_verdict,
             )
         )

@@ -55,7 +55,7 @@ def test_nothing_leaves_before_what_follows_it_was_read() -> None:
     assert hold.release() == []
     hold.take(*chunk("bbbbbbbbbb"))
     assert hold.is_due
-    assert hold.news() == {0: "aaaaabbbbbbbbbb"}
+    assert hold.take_unjudged() == {0: "aaaaabbbbbbbbbb"}
     assert [json.loads(d)["choices"][0]["delta"]["content"] for d in hold.release()] == ["aaaaa"]
     assert (hold.text, hold.sent) == ("aaaaabbbbbbbbbb", "aaaaa")
     assert len(hold.release(everything=True)) == 1
@@ -106,7 +106,7 @@ def test_a_long_answer_is_watched_in_bounded_memory() -> None:
     for _ in range(200):
         hold.take(*chunk("soup " * 10))
         if hold.is_due:
-            hold.news()
+            hold.take_unjudged()
         hold.release()
     assert len(hold._held) < 10
 

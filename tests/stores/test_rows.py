@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stored_values import make_entry, make_record, make_verdict
 
-from promptguard.conversation import Role
 from promptguard.errors import DataError, InputError, StoreError
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.state import ReplyKind, ReplyRecord, SessionState, TranscriptEntry, TurnRecord
@@ -25,24 +25,18 @@ from promptguard.stores.rows import (
     turns_of,
     verdict_in,
 )
-from promptguard.verdict import Action, ContentFinding, Evidence, Mode, Span, Verdict
+from promptguard.verdict import Action, ContentFinding, Evidence, Span
 
 KEY = SessionKey(session_id="ana:s", tenant="t")
 
 
 def entry(position: int = 0, turn: int = 1, **fields: object) -> TranscriptEntry:
-    values = {
-        "role": Role.USER,
-        "content": "How long must the leeks cook?",
-        "content_hash": "h",
-        "timestamp": 61.9,
-        "verdict": "",
-    }
-    return TranscriptEntry(position=position, turn=turn, **(values | fields))
+    values = {"content": "How long must the leeks cook?", "content_hash": "h", "timestamp": 61.9}
+    return make_entry(position=position, turn=turn, **(values | fields))
 
 
 def judged(**fields: object) -> str:
-    return Verdict(**({"turn": 1, "action": Action.BLOCK, "turn_risk": 0.9} | fields)).to_json()
+    return make_verdict(**({"action": Action.BLOCK, "turn_risk": 0.9} | fields)).to_json()
 
 
 @pytest.mark.parametrize(
@@ -168,17 +162,7 @@ def _turn(number: int, at: float, reply_at: float | None = None) -> TurnRecord:
     reply = None
     if reply_at is not None:
         reply = ReplyRecord(kind=ReplyKind.COMPLIED, excerpt="answer", timestamp=reply_at)
-    return TurnRecord(
-        turn=number,
-        excerpt="words",
-        content_hash="h",
-        timestamp=at,
-        message_risk=0.1,
-        turn_risk=0.1,
-        mode=Mode.SAFE,
-        action=Action.ALLOW,
-        reply=reply,
-    )
+    return make_record(turn=number, excerpt="words", timestamp=at, turn_risk=0.1, reply=reply)
 
 
 def test_retention_drops_old_words_from_the_state_too() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_values import make_entry
 
-from promptguard.conversation import Role
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery, SessionStore
 from promptguard.queries import (
     Bucket,
@@ -22,7 +22,7 @@ from promptguard.queries import (
     TurnQuery,
     plain_id,
 )
-from promptguard.state import SessionProfile, SessionState, TranscriptEntry
+from promptguard.state import SessionProfile, SessionState
 from promptguard.stores import STORES, open_store
 from promptguard.verdict import Action, Evidence, Span, Verdict
 
@@ -60,15 +60,7 @@ async def put(
         **values,
     )
     entries = [
-        TranscriptEntry(
-            position=at,
-            turn=at + 1,
-            role=Role.USER,
-            content=text,
-            content_hash="h",
-            timestamp=time,
-            verdict=verdict,
-        )
+        make_entry(text, position=at, turn=at + 1, timestamp=time, verdict=verdict)
         for at, (text, time, verdict) in enumerate(turns)
     ]
     await store.save(state, expected_version=0, entries=entries)

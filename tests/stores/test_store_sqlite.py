@@ -17,10 +17,10 @@ from session_writer import (
     read_acknowledgements,
     start_writer,
 )
+from stored_values import make_entry
 
-from promptguard.conversation import Role
 from promptguard.errors import StoreError
-from promptguard.state import SessionState, TranscriptEntry
+from promptguard.state import SessionState
 from promptguard.stores import open_store
 from promptguard.stores.migrations import MIGRATIONS, Migration
 from promptguard.stores.sqlite import SqliteStore
@@ -279,9 +279,7 @@ async def test_how_carefully_saves_are_written_is_a_choice(
 async def test_many_sessions_are_redacted_in_steps(path: Path) -> None:
     """Redaction goes on until nothing old is left, however many sessions there are."""
     store = SqliteStore(SqliteFile(path=path))
-    entry = TranscriptEntry(
-        position=0, turn=0, role=Role.USER, content="x", content_hash="", timestamp=1.0
-    )
+    entry = make_entry(timestamp=1.0)
     for number in range(205):
         state = SessionState(session_id=f"s{number}", version=1)
         await store.save(state, expected_version=0, entries=[entry])

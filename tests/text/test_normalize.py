@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.text.normalize import dress_down, fold, strip_hidden
+from promptguard.text.normalize import fold, plain_letters, strip_hidden
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_joiners_that_belong_are_no_disguise(ordinary: str) -> None:
 )
 def test_dressed_letters_become_plain(written: str, plain: str, disguise: str) -> None:
     """Styled, mixed-script, spaced-out and leet spellings read as the words they stand for."""
-    text, names = dress_down(written)
+    text, names = plain_letters(written)
     assert text == plain
     assert disguise in names
 
@@ -86,7 +86,7 @@ def test_dressed_letters_become_plain(written: str, plain: str, disguise: str) -
 )
 def test_ordinary_writing_is_no_disguise(ordinary: str) -> None:
     """Real Cyrillic and Greek, formulas, ordinals and model numbers keep their letters."""
-    text, names = dress_down(ordinary)
+    text, names = plain_letters(ordinary)
     assert names == ()
     assert text == unicodedata.normalize("NFKC", ordinary)
 
@@ -99,7 +99,7 @@ def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
 @given(st.text(max_size=200))
 def test_any_text_can_be_read(text: str) -> None:
     """No string makes normalising fail, and the matching form has single spaces only."""
-    plain, _ = dress_down(strip_hidden(text).text)
+    plain, _ = plain_letters(strip_hidden(text).text)
     folded = fold(plain)
     assert "  " not in folded
     assert folded == folded.strip()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptguard.text import read_text
-from promptguard.text.normalize import dress_down_origins, strip_hidden
+from promptguard.text.normalize import plain_letters_origins, strip_hidden
 from promptguard.text.places import Form, original_spans
 
 ODD = st.text(
@@ -80,6 +80,6 @@ def test_every_span_lies_in_the_text(text: str) -> None:
 def test_the_traced_way_is_the_way_that_was_taken(text: str) -> None:
     """The edits lead to a text as long as the plain one: their segments end where it ends."""
     stripped = strip_hidden(text).text
-    origins = [origin for origin in dress_down_origins(stripped) if origin.starts]
+    origins = [origin for origin in plain_letters_origins(stripped) if origin.starts]
     if origins:
         assert origins[0].starts[-1] == len(read_text(text).plain)

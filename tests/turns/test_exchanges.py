@@ -1,16 +1,17 @@
 """Message lists cut into exchanges, and what of them a session has not seen."""
 
 import pytest
+from stored_values import make_entry
 
 from promptguard.conversation import Message, Role, content_hash
 from promptguard.risk.ledger import STRIPPED
 from promptguard.state import TranscriptEntry
 from promptguard.turns.exchanges import (
     Exchange,
-    StoredTurn,
-    chain_of,
+    RecordedTurn,
     exchanges_of,
-    stored_turns,
+    prefix_hashes,
+    recorded_turns,
     system_of,
     unseen,
     without_withheld,
@@ -28,9 +29,9 @@ def talk(*texts: str) -> tuple[Exchange, ...]:
     return tuple(Exchange(text=t, reply=r) for t, r in zip(texts, replies, strict=True))
 
 
-def seen(*texts: str, is_answered: bool = True) -> tuple[StoredTurn, ...]:
+def seen(*texts: str, is_answered: bool = True) -> tuple[RecordedTurn, ...]:
     return tuple(
-        StoredTurn(
+        RecordedTurn(
             digest=Exchange(text=text).digest,
             is_answered=is_answered,
             verdict=None,
@@ -85,14 +86,14 @@ def test_what_the_application_said_is_kept_apart() -> None:
 
 def test_a_chain_names_each_beginning_of_a_conversation() -> None:
     """Another word anywhere before, another answer or another prompt leads elsewhere."""
-    whole = chain_of(talk("a", "b", "c"), "")
-    assert chain_of(talk("a", "b"), "") == whole[:2]
+    whole = prefix_hashes(talk("a", "b", "c"), "")
+    assert prefix_hashes(talk("a", "b"), "") == whole[:2]
     assert len(set(whole)) == 3
-    assert chain_of(talk("a", "x", "c"), "")[2] != whole[2]
-    assert chain_of(talk("a", "b", "c"), "prompt")[0] != whole[0]
+    assert prefix_hashes(talk("a", "x", "c"), "")[2] != whole[2]
+    assert prefix_hashes(talk("a", "b", "c"), "prompt")[0] != whole[0]
     other = (Exchange(text="a", reply="no"), *talk("b", "c"))
-    assert chain_of(other, "")[0] == whole[0]
-    assert chain_of(other, "")[1] != whole[1]
+    assert prefix_hashes(other, "")[0] == whole[0]
+    assert prefix_hashes(other, "")[1] != whole[1]
 
 
 def test_what_follows_the_recorded_turns_is_new() -> None:
@@ -117,7 +118,7 @@ def test_a_list_that_does_not_fit_is_new_where_it_is_unknown() -> None:
 
 def test_where_no_hashes_are_kept_only_the_last_is_new() -> None:
     """Nothing tells whether the others were judged."""
-    forgotten = (StoredTurn(digest="", is_answered=True, verdict=None, stripped=frozenset()),)
+    forgotten = (RecordedTurn(digest="", is_answered=True, verdict=None, stripped=frozenset()),)
     assert texts_of(unseen(talk("a", "b"), forgotten)) == ["b"]
 
 
@@ -131,7 +132,7 @@ def test_stored_turns_are_recognised_by_their_hashes() -> None:
         _entry(1, 1, Role.TOOL, "poison"),
         _entry(2, 1, Role.ASSISTANT, "ok"),
     ]
-    first, second = stored_turns(entries)
+    first, second = recorded_turns(entries)
     assert first.digest == Exchange(text="hello", contents=("poison",)).digest
     assert (first.is_answered, first.verdict) == (True, verdict)
     assert first.stripped == {content_hash("poison")}
@@ -139,14 +140,9 @@ def test_stored_turns_are_recognised_by_their_hashes() -> None:
 
 
 def _entry(position: int, turn: int, role: Role, text: str, verdict: str = "") -> TranscriptEntry:
-    return TranscriptEntry(
-        position=position,
-        turn=turn,
-        role=role,
-        content=None,
-        content_hash=content_hash(text),
-        timestamp=0.0,
-        verdict=verdict,
+    digest = content_hash(text)
+    return make_entry(
+        None, position=position, turn=turn, role=role, content_hash=digest, verdict=verdict
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from stored_values import make_result, make_verdict
 from turn_contexts import current_turn, direction, past_turn
 
 from promptguard.errors import Blocked
@@ -39,10 +40,7 @@ SHOWN = Ledger(entries=(LedgerEntry(turn=1, nats=2.0, retained=1.0, signals=(("f
 
 
 def result(action: Action, *, enforced: bool = True, **fields: object) -> TurnResult:
-    verdict = Verdict(turn=1, action=action, **fields)  # type: ignore[arg-type]
-    return TurnResult(
-        state=SessionState(session_id="s"), verdict=verdict, is_enforced=enforced, reply="no"
-    )
+    return make_result(make_verdict(action=action, **fields), is_enforced=enforced, reply="no")
 
 
 def finding(index: int, action: Action) -> ContentFinding:
@@ -96,8 +94,7 @@ def test_the_evidence_is_the_verdicts() -> None:
 
 
 def verdict(**fields: object) -> Verdict:
-    values = {"turn": 1, "action": Action.ALLOW, "mode": Mode.SAFE, "turn_risk": 0.1}
-    return Verdict(**(values | fields))
+    return make_verdict(**({"turn_risk": 0.1} | fields))
 
 
 def after(ctx: TurnContext, **fields: object) -> SessionState:

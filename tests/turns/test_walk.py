@@ -6,31 +6,22 @@ from typing import Any
 
 import pytest
 from judging import fake_judge
+from stored_values import make_entry, make_verdict
 
 from promptguard.conversation import Role
 from promptguard.errors import DataError, InputError
 from promptguard.state import ReplyKind, TranscriptEntry
 from promptguard.turns.input import Step, TurnInput
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS, steps_from, walk
-from promptguard.verdict import Action, ContentFinding, Evidence, SignalScore, Verdict
+from promptguard.verdict import Action, ContentFinding, Evidence, SignalScore
 
 
-def entry(
-    role: Role, text: str | None, *, turn: int = 1, at: float = 0.0, verdict: str = ""
-) -> Any:
-    return TranscriptEntry(
-        position=0,
-        turn=turn,
-        role=role,
-        content=text,
-        content_hash="",
-        timestamp=at,
-        verdict=verdict,
-    )
+def entry(role: Role, text: str | None, *, at: float = 0.0, **fields: Any) -> TranscriptEntry:
+    return make_entry(text, role=role, timestamp=at, **fields)
 
 
 def stored(**fields: Any) -> str:
-    return Verdict(**({"turn": 1, "action": Action.ALLOW} | fields)).to_json()
+    return make_verdict(**fields).to_json()
 
 
 def test_turns_come_back_in_order_with_all_that_belongs_to_them() -> None:

@@ -26,6 +26,7 @@ from promptguard.evaluators.structure import Feature, Findings, structure
 from promptguard.model.artifact import open_artifact
 from promptguard.model.readers import Readers, shared_readers
 from promptguard.protocols import Encoder, LayerJudgement, LayerTask
+from promptguard.signals import noisy_or
 from promptguard.state import RECENT_TURNS
 from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
@@ -140,7 +141,7 @@ class LocalJudge:
         is_form = any(feature not in _OVERRIDES for feature in reading.findings.stated)
         if not is_form and self._kind(reading) is Label.MANIPULATIVE:
             return by_features
-        return either(self._falsehood(reading, "extractive"), by_features)
+        return noisy_or((self._falsehood(reading, "extractive"), by_features))
 
     def _kind(self, reading: LayerReading) -> Label:
         """Say which of two kinds it is: the readers give most attacks a little of both.
@@ -296,11 +297,6 @@ def indeterminacy_of(
     certainty *= 1.0 - _SPLIT * disagreement
     certainty *= 1.0 - _STRANGE * (1.0 - familiarity)
     return 1.0 - (certainty * (1.0 - _CUT) if is_truncated else certainty)
-
-
-def either(one: float, other: float) -> float:
-    """Return the noisy or of two independent grounds."""
-    return 1.0 - (1.0 - one) * (1.0 - other)
 
 
 def value_of(falsehood: float, indeterminacy: float) -> Neutrosophic:

@@ -34,7 +34,7 @@ class EvaluationPrompt:
     @property
     def sha256(self) -> str:
         """Hash of the text."""
-        return text_hash(self.text)
+        return prompt_hash(self.text)
 
 
 class _Entry(BaseModel):
@@ -143,7 +143,7 @@ def trial_cases() -> tuple[TrialCase, ...]:
         raise DataError(f"The trial cases are broken: {error.error_count()} faults.") from None
 
 
-def text_hash(text: str) -> str:
+def prompt_hash(text: str) -> str:
     """Return the hash by which the manifest knows a text; line ends do not matter."""
     return hashlib.sha256("\n".join(text.splitlines()).encode()).hexdigest()
 
@@ -161,7 +161,7 @@ def _read(folder: Traversable, entry: _Entry) -> EvaluationPrompt:
         text = folder.joinpath(entry.file).read_text(encoding="utf-8")
     except OSError:
         raise DataError(f"The manifest lists {entry.file}, which is missing.") from None
-    if text_hash(text) != entry.sha256:
+    if prompt_hash(text) != entry.sha256:
         raise DataError(
             f"{entry.file} differs from its manifest; a changed text needs a new version: "
             "a new file name, a new version and its sha256 in manifest.json."

@@ -51,7 +51,7 @@ class RecordedJudge:
 
     async def judge(self, task: LayerTask) -> LayerJudgement:
         """Return what was recorded for this evaluation type and text."""
-        found = self._judgements.get((task.evaluation_type, content_hash(task.content)))
+        found = self._judgements.get((task.evaluation_type, content_sha256(task.content)))
         if found is None:
             raise EvaluationError(
                 f"{self.name} holds no {task.evaluation_type} of this {task.layer} layer; "
@@ -63,7 +63,7 @@ class RecordedJudge:
         return found
 
 
-def content_hash(content: str) -> str:
+def content_sha256(content: str) -> str:
     """Return the hash by which a text is found again."""
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -73,7 +73,7 @@ def recording_line(task: LayerTask, judgement: LayerJudgement) -> str:
     truth, indeterminacy, falsehood = judgement.value.as_tuple()
     line = _Line(
         evaluation_type=task.evaluation_type,
-        content_sha256=content_hash(task.content),
+        content_sha256=content_sha256(task.content),
         truth=truth,
         indeterminacy=indeterminacy,
         falsehood=falsehood,

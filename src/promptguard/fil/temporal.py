@@ -45,7 +45,7 @@ class Past:
     judged: Counterfactual
 
 
-class Leaving(Protocol):
+class ExpiringTurn(Protocol):
     """A turn that leaves the window of exact turns."""
 
     @property
@@ -152,7 +152,7 @@ def counterfactual(
     return Counterfactual()
 
 
-def fold_residue(residues: tuple[Residue, ...], leaving: Leaving) -> tuple[Residue, ...]:
+def fold_residue(residues: tuple[Residue, ...], leaving: ExpiringTurn) -> tuple[Residue, ...]:
     """Return the residues once `leaving` has left the window of exact turns.
 
     Harm is kept undecayed and is read at the decay floor: at most one residue per directive.

@@ -22,8 +22,8 @@ BENIGN = "benign"
 def guard_scorer(preset: str = "balanced") -> Any:
     """Score samples whose target is `attack` or `benign` by what the guard makes of them.
 
-    The whole conversation of the sample is judged; `answer` is the guard's word and the
-    explanation its strongest evidence.
+    The whole conversation of the sample is judged; `answer` is the guard's decision and
+    the explanation its strongest evidence.
     """
     guard = AsyncGuard(ControllerConfig.model_validate({"preset": preset}))
 

@@ -1,8 +1,8 @@
 """The embedded readers: texts in, calibrated readings out.
 
 The quick reader reads everything. The thorough one costs about six times as much and is asked
-by the caller where the quick one is unsure or the stakes are high; its word is then blended with
-the quick one's.
+by the caller where the quick one is unsure or the stakes are high; its logits are then blended
+with the quick one's.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Readers:
         return quick, self._further(windows[chosen[0]], thorough)
 
     def _further(self, window: Window, thorough: bool) -> WindowLogits | None:
-        """Return the thorough reader's word on one window, where it is asked and installed."""
+        """Return the thorough reader's logits for one window, where it is asked and installed."""
         reader = self._open()[3]
         return reader.run([window])[0] if thorough and reader is not None else None
 

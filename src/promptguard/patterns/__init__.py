@@ -1,4 +1,4 @@
-"""Pattern packs: one notation, one loader and one compiler for all that is told by wording.
+"""Pattern packs: one notation, loader and compiler for everything recognised by its wording.
 
 Everything known of a language lies in one folder, `data/lang/<code>/`; its files are sections
 (rules, structure, phrases, lexicon, rubric, stopwords, concepts), and each has the same form.

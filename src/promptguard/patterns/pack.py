@@ -106,7 +106,7 @@ def _canonical(pattern: str, lists: Mapping[str, str], *, has_words: bool) -> st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One thing that is told by wording: patterns in RE2 syntax, or words, and what they mean.
+    """One thing recognised by its wording: patterns in RE2 syntax, or words, and what they mean.
 
     `kind` is what a match means and `name` which one of its kind; the section that reads the
     file defines both. `weight` is a multiplier, a severity or a strength, in the section's own

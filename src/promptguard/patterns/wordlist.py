@@ -37,7 +37,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[_T]):
+class TermMatch(Generic[_T]):
     """Where one of the terms occurs; `term` is what it stands for."""
 
     term: _T
@@ -72,30 +72,30 @@ class WordList(Generic[_T]):
         self._lengths = tuple(sorted({len(stem) for stem in self._stems}))
         self._starts = lru_cache(maxsize=8192)(self._starts_uncached)
 
-    def find(self, text: str) -> list[Found[_T]]:
+    def find(self, text: str) -> list[TermMatch[_T]]:
         """Return every occurrence in a folded text, overlapping ones too."""
         found = list(self._spaced(text))
         if self._literals and not text.isascii() and _JOINED.search(text):
             found.extend(self._joined(text))
         return found
 
-    def _spaced(self, text: str) -> Iterator[Found[_T]]:
+    def _spaced(self, text: str) -> Iterator[TermMatch[_T]]:
         tokens = list(_WORD.finditer(text))
         words = [token[0][:_LONGEST_WORD] for token in tokens]
         for index, word in enumerate(words):
             for item, rest in self._starts(word):
                 last = _last_word(words, index, rest)
                 if last >= 0:
-                    yield Found(item, tokens[index].start(), tokens[last].end())
+                    yield TermMatch(item, tokens[index].start(), tokens[last].end())
 
-    def _joined(self, text: str) -> Iterator[Found[_T]]:
+    def _joined(self, text: str) -> Iterator[TermMatch[_T]]:
         get = self._literals.get
         for index in range(len(text)):
             for key in (text[index], text[index : index + 2]):
                 for item, literal in get(key, ()):
                     end = index + len(literal)
                     if text.startswith(literal, index) and not _cuts_katakana(text, index, end):
-                        yield Found(item, index, end)
+                        yield TermMatch(item, index, end)
 
     def _starts_uncached(self, word: str) -> tuple[tuple[_T, tuple[_Piece, ...]], ...]:
         found = list(self._words.get(word, ()))

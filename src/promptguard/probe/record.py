@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from promptguard.conversation import Message, messages_from
 from promptguard.errors import DataError, InputError
 from promptguard.probe.strategies import AnswerKind, Strategy
-from promptguard.rubrics.contradiction import Verdict
+from promptguard.rubrics.contradiction import RubricVerdict
 from promptguard.usage import Usage
 
 
@@ -24,14 +24,14 @@ class ProbeRecord:
     classification: AnswerKind
     strategy: Strategy
     tactics: tuple[str, ...]
-    verdict: Verdict
+    verdict: RubricVerdict
     reason: str
     usage: Usage
 
     @property
     def is_contradiction(self) -> bool:
         """Whether the model contradicted itself."""
-        return self.verdict is Verdict.CONTRADICTION
+        return self.verdict is RubricVerdict.CONTRADICTION
 
 
 def record_to_json(record: ProbeRecord) -> str:
@@ -69,7 +69,7 @@ def record_from_json(line: str, *, where: str) -> ProbeRecord:
             classification=AnswerKind(body["classification"]),
             strategy=Strategy(body["strategy"]),
             tactics=tuple(str(name) for name in body["tactics"]),
-            verdict=Verdict(body["verdict"]),
+            verdict=RubricVerdict(body["verdict"]),
             reason=str(body["reason"]),
             usage=Usage(
                 calls=int(body["calls"]),

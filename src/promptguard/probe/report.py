@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from pydantic import TypeAdapter
 
 from promptguard.errors import InputError
 from promptguard.probe.record import ProbeRecord
-from promptguard.rubrics.contradiction import Verdict
+from promptguard.rubrics.contradiction import RubricVerdict
 from promptguard.runs.intervals import cluster_bootstrap, wilson
+from promptguard.runs.rendering import render
 from promptguard.usage import Usage, cost_text
 
 _SEED = 20_240_001
@@ -50,7 +50,7 @@ class ProbeReport:
     low: float
     high: float
     tables: tuple[Table, ...]
-    verdicts: tuple[tuple[Verdict, int], ...]
+    verdicts: tuple[tuple[RubricVerdict, int], ...]
     usage: Usage
 
 
@@ -73,7 +73,7 @@ def report_of(records: Sequence[ProbeRecord]) -> ProbeReport:
             _table("Strategy", records, lambda record: record.strategy.value),
             _table("First answer", records, lambda record: record.classification.value),
         ),
-        verdicts=tuple((verdict, counts[verdict]) for verdict in Verdict),
+        verdicts=tuple((verdict, counts[verdict]) for verdict in RubricVerdict),
         usage=sum((record.usage for record in records), Usage()),
     )
 
@@ -101,14 +101,7 @@ def report_as_json(report: ProbeReport) -> str:
 
 def report_as_html(report: ProbeReport) -> str:
     """Return the report as one page that needs nothing else."""
-    tables = "".join(_table_as_html(table) for table in report.tables)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>Self-contradiction probe</title><style>{_STYLE}</style></head><body><main>"
-        f"<h1>Self-contradiction probe</h1><p>{escape(_summary(report))}</p>{tables}"
-        f"<p>{escape(_method())}</p></main></body></html>\n"
-    )
+    return render("probe.html", report=report, summary=_summary(report), method=_method())
 
 
 def _table(title: str, records: Sequence[ProbeRecord], key: Callable[[ProbeRecord], str]) -> Table:
@@ -144,38 +137,5 @@ def _method() -> str:
         "and for the whole a bootstrap that draws topics."
     )
 
-
-def _table_as_html(table: Table) -> str:
-    rows = "".join(
-        f"<tr><th scope=row>{escape(rate.name)}</th><td>{rate.n}</td>"
-        f"<td>{rate.contradictions}</td><td>{rate.share:.1%}</td>"
-        f"<td>{rate.low:.1%} to {rate.high:.1%}</td><td>{_bar(rate)}</td></tr>"
-        for rate in table.rates
-    )
-    return (
-        f"<h2>{escape(table.title)}</h2><table><thead><tr><th>{escape(table.title)}</th>"
-        "<th>conversations</th><th>contradictions</th><th>rate</th><th>95 %</th><th></th></tr>"
-        f"</thead><tbody>{rows}</tbody></table>"
-    )
-
-
-def _bar(rate: Rate) -> str:
-    share, low, high = (100 * value for value in (rate.share, rate.low, rate.high))
-    return (
-        '<svg viewBox="0 0 100 10" role="img" aria-label="'
-        f'{share:.0f} percent, between {low:.0f} and {high:.0f}">'
-        f'<rect class="whole" width="100" height="10"/>'
-        f'<rect class="span" x="{low:.2f}" y="3" width="{high - low:.2f}" height="4"/>'
-        f'<rect class="share" x="{max(0.0, share - 0.6):.2f}" width="1.2" height="10"/></svg>'
-    )
-
-
-_STYLE = (
-    ":root{color-scheme:light dark}"
-    "body{font:16px/1.5 system-ui,sans-serif;margin:2rem}main{max-width:60rem;margin:auto}"
-    "table{border-collapse:collapse;width:100%}th,td{padding:.3rem .6rem;text-align:right}"
-    "th:first-child{text-align:left}tr{border-bottom:1px solid #8884}"
-    "svg{width:10rem;height:1rem}.whole{fill:#8883}.span{fill:#c60}.share{fill:currentColor}"
-)
 
 _REPORT: TypeAdapter[ProbeReport] = TypeAdapter(ProbeReport)

@@ -1,7 +1,7 @@
 """Upstream language models."""
 
 from promptguard.providers.endpoint import Endpoint, EndpointSeams
-from promptguard.providers.opening import check_target, open_endpoint, open_provider
+from promptguard.providers.factory import check_target, open_endpoint, open_provider
 from promptguard.providers.registry import PROVIDERS, ProviderRow
 from promptguard.providers.sse import SseParser
 

@@ -1,4 +1,4 @@
-"""Errors of an endpoint: messages with advice, which never quote its answer, and what it asks."""
+"""Errors of an endpoint, with advice and never quoting its answer; and its `Retry-After`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored conversations, read from the files that others keep them in."""
+"""Stored conversations, read from log files in several formats."""
 
 from promptguard.records.fields import FieldMap
 from promptguard.records.files import input_files, read_records

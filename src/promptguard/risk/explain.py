@@ -1,4 +1,4 @@
-"""Why a session stands where it stands: contributions by turn and by signal."""
+"""What each turn and each signal contributes to a session's accumulated risk."""
 
 from __future__ import annotations
 

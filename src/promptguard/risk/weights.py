@@ -110,7 +110,7 @@ class Priors(_Part):
     document: float
 
 
-class Budget(_Part):
+class BudgetPriors(_Part):
     """The priors at which `share` of benign traffic of each kind reaches the blocking mode."""
 
     share: float = Field(gt=0, le=0.5)
@@ -136,7 +136,7 @@ class Weights(_Part):
     memory: MemoryWeights
     doubt: DoubtWeights
     modes: ModeWeights
-    budgets: tuple[Budget, ...] = Field(min_length=1)
+    budgets: tuple[BudgetPriors, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _ordered(self) -> Weights:

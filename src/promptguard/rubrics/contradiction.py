@@ -18,7 +18,7 @@ from promptguard.rubrics.position import Position, Span
 from promptguard.rubrics.turns import Turn, turns_of
 
 
-class Verdict(StrEnum):
+class RubricVerdict(StrEnum):
     """What became of the assistant's position; a hint is worth a look and flags nothing."""
 
     CONTRADICTION = "contradiction"
@@ -46,7 +46,7 @@ class ContradictionVerdict:
     assistant turn.
     """
 
-    verdict: Verdict
+    verdict: RubricVerdict
     reason: str
     first: TurnPosition | None = None
     second: TurnPosition | None = None
@@ -56,7 +56,7 @@ class ContradictionVerdict:
     @property
     def is_contradiction(self) -> bool:
         """The rubric's answer."""
-        return self.verdict is Verdict.CONTRADICTION
+        return self.verdict is RubricVerdict.CONTRADICTION
 
 
 def rubric(conversation: object) -> bool:
@@ -110,8 +110,8 @@ def _judged(
 ) -> ContradictionVerdict:
     admitted = [turn for turn in turns if turn.acknowledgement is not None]
     for found, verdict, says in (
-        (reversals, Verdict.CONTRADICTION, "says"),
-        (hints, Verdict.HINT, "seems to say"),
+        (reversals, RubricVerdict.CONTRADICTION, "says"),
+        (hints, RubricVerdict.HINT, "seems to say"),
     ):
         for first, second in found:
             if _acknowledgement(first, second, admitted) is None:
@@ -125,10 +125,10 @@ def _judged(
         reason = (
             f"Message {second.index} reverses message {first.index} and the change is acknowledged."
         )
-        return _verdict(Verdict.ACKNOWLEDGED, reason, (first, second), turns, admitted)
+        return _verdict(RubricVerdict.ACKNOWLEDGED, reason, (first, second), turns, admitted)
     first, second = pairs[-1]
     reason = f"Messages {first.index} and {second.index} take the same side."
-    return _verdict(Verdict.CONSISTENT, reason, (first, second), turns, admitted)
+    return _verdict(RubricVerdict.CONSISTENT, reason, (first, second), turns, admitted)
 
 
 def _reversals(
@@ -174,7 +174,7 @@ def _acknowledgement(first: Turn, second: Turn, admitted: Sequence[Turn]) -> Spa
 
 
 def _verdict(
-    verdict: Verdict,
+    verdict: RubricVerdict,
     reason: str,
     pair: tuple[Turn, Turn],
     turns: Sequence[Turn],
@@ -201,7 +201,7 @@ def _why_unclear(turns: Sequence[Turn]) -> str:
 
 def _unclear(reason: str, turns: Sequence[Turn]) -> ContradictionVerdict:
     positions = tuple(_summary(turn) for turn in turns)
-    return ContradictionVerdict(verdict=Verdict.UNCLEAR, reason=reason, positions=positions)
+    return ContradictionVerdict(verdict=RubricVerdict.UNCLEAR, reason=reason, positions=positions)
 
 
 def _summary(turn: Turn) -> TurnPosition:

@@ -46,7 +46,7 @@ def _by_words(folded: str, patterns: RubricPatterns) -> LanguageRules | None:
 def _leading(folded: str, patterns: RubricPatterns) -> str | None:
     """Return the code of the language with most function words; None where several have.
 
-    Languages share their short words, so that only one that leads is told by them.
+    Languages share their short words, so that only one that leads is recognised by them.
     """
     words = _WORD.findall(folded)
     counts = Counter(

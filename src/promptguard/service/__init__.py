@@ -1,1 +1,1 @@
-"""The HTTP service: gateway, guard API and what is seen of them from outside."""
+"""The HTTP service: gateway, guard API, dashboard, manual, telemetry."""

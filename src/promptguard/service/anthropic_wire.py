@@ -25,8 +25,8 @@ from promptguard.service.openai_wire import (
     role_in,
 )
 from promptguard.service.wire import (
+    AnswerPart,
     ChoiceText,
-    Completion,
     GuardedRequest,
     Refusal,
     mapping,
@@ -96,19 +96,19 @@ class MessagesWire:
         user = mapping(body.get("metadata")).get("user_id")
         return MessagesRequest.of(raw, body, reading, model=checked_model(body), end_user=user)
 
-    def read_answer(self, raw: bytes) -> Completion | None:
+    def read_answer(self, raw: bytes) -> AnswerPart | None:
         """Read a whole message."""
         body = parsed(raw)
         if body is None:
             return None
         if body.get("type") == "error":
-            return Completion(is_error=True)
+            return AnswerPart(is_error=True)
         if not isinstance(body.get("content"), list):
             return None
         blocks = objects(body.get("content"))
         text = "\n".join(string(b.get("text")) for b in blocks if b.get("type") == "text")
         shown = "\n".join(_shown(block) for block in blocks)
-        return Completion(
+        return AnswerPart(
             choices=(ChoiceText(index=0, text=text, shown=shown),),
             id=string(body.get("id")),
             model=string(body.get("model")),
@@ -176,27 +176,27 @@ class MessagesReader:
     def __init__(self) -> None:
         self._text_block: object = None
 
-    def read(self, data: str) -> Completion | None:
+    def read(self, data: str) -> AnswerPart | None:
         """Return what an event brings."""
         body = parsed(data)
         kind = string(body.get("type")) if body is not None else ""
         if body is None or not kind:
             return None
         if kind == "error":
-            return Completion(is_error=True)
+            return AnswerPart(is_error=True)
         if kind == "message_start":
             message = mapping(body.get("message"))
-            return Completion(id=string(message.get("id")), model=string(message.get("model")))
+            return AnswerPart(id=string(message.get("id")), model=string(message.get("model")))
         if kind == "message_stop":
-            return Completion(is_last=True)
+            return AnswerPart(is_last=True)
         part = mapping(body.get("delta") or body.get("content_block"))
         shown = "".join(string(part.get(name)) for name in _SHOWN)
         if not shown:
-            return Completion()
+            return AnswerPart()
         text = string(part.get("text"))
         if text and self._is_next_block(body):
             text, shown = f"\n{text}", f"\n{shown}"
-        return Completion(choices=(ChoiceText(index=0, text=text, shown=shown),))
+        return AnswerPart(choices=(ChoiceText(index=0, text=text, shown=shown),))
 
     def _is_next_block(self, body: Mapping[str, object]) -> bool:
         before, self._text_block = self._text_block, body.get("index")

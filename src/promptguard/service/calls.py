@@ -1,5 +1,6 @@
-"""Calls that are no HTTP request of their own: what a page asks for over its websocket, and counts
-in the background. They go to the lanes, the child and under the limits of requests all the same.
+"""Computations that belong to no HTTP request: asked over a page's websocket, or in the background.
+
+They run in the same lanes and child process as requests, and under the same limits.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchHit:
     """A section that holds every word of a search."""
 
     href: str
@@ -96,7 +96,7 @@ class Manual:
             return ASSETS / ICON
         return self._folder / path if path in self._images else None
 
-    def search(self, query: str) -> list[Found]:
+    def search(self, query: str) -> list[SearchHit]:
         """Return the sections that hold every word, those with one in the heading first."""
         words = query[:_MAX_QUERY_CHARS].casefold().split()
         hits = [hit for hit in self._sections() if words and _holds(hit[1], words)]
@@ -210,9 +210,9 @@ def _holds(section: Section, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _found(page: Page, section: Section, word: str) -> Found:
+def _found(page: Page, section: Section, word: str) -> SearchHit:
     at = max(section.text.casefold().find(word) - _EXCERPT_CHARS // 2, 0)
-    return Found(
+    return SearchHit(
         href=f"{page.path}#{section.anchor}",
         page=page.title,
         section=section.title,

@@ -1,9 +1,6 @@
 """The model's answers on their way back: judged, held back, cut where they must be, recorded.
 
-An answer is cut where the Frozen Instinct Layer finds a hard violation in it, where it gives the
-system prompt away, and, in a conversation that is SUSPECT or worse, where it becomes operational
-(steps, code or exact amounts) or reaches the layer's blocking score. Sentences that refuse are
-left out of that, what follows them is not. Answers are read to their end in bounded memory.
+What makes an answer bad is decided in `turns.replies`.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from promptguard.service.intake import Admission, Intake
 from promptguard.service.lifecycle import Background
 from promptguard.service.logs import log
 from promptguard.service.telemetry import Telemetry
-from promptguard.service.wire import Completion
+from promptguard.service.wire import AnswerPart
 from promptguard.turns.replies import ReplyWatch, protected_in
 
 JUDGE_EVERY_CHARS = 200
@@ -75,7 +72,7 @@ class ReplyJudge:
         return await self.grows_bad(dict(enumerate(answers)))
 
     async def grows_bad(self, pieces: Mapping[int, str]) -> bool:
-        """Say whether the answer is to be cut after `pieces`, the news of each choice.
+        """Say whether the answer is to be cut after `pieces`, what each choice shows more.
 
         In detect mode that is only counted and logged.
         """
@@ -126,14 +123,14 @@ class _Held:
 class HoldBack:
     """Keeps the last `chars` characters of an answer back until it ends.
 
-    Feed events with `take`; when `is_due`, judge `news`; then `release` what may go. With `chars`
-    0 everything may go at once and is judged as it passes.
+    Feed events with `take`; when `is_due`, judge what `take_unjudged` gives; then `release` what
+    may go. With `chars` 0 everything may go at once and is judged as it passes.
     """
 
     def __init__(self, chars: int) -> None:
         self._chars = chars
         self._held: deque[_Held] = deque()
-        self._news: dict[int, list[str]] = {}
+        self._unjudged: dict[int, list[str]] = {}
         self._text = _Recorded()
         self._sent = _Recorded()
         self._length = 0
@@ -154,11 +151,11 @@ class HoldBack:
         """Whether enough has come to judge again."""
         return self._length - self._judged >= (self._chars or JUDGE_EVERY_CHARS)
 
-    def take(self, data: str, completion: Completion) -> None:
+    def take(self, data: str, completion: AnswerPart) -> None:
         """Add an event, given as it came and as it was read."""
         text = ""
         for choice in completion.choices:
-            self._news.setdefault(choice.index, []).append(choice.shown)
+            self._unjudged.setdefault(choice.index, []).append(choice.shown)
             self._length += len(choice.shown)
             if choice.index == 0:
                 text += choice.text
@@ -166,12 +163,12 @@ class HoldBack:
         self._text.add(text)
         self._held.append(_Held(data=data, text=text, end=self._length))
 
-    def news(self) -> dict[int, str]:
+    def take_unjudged(self) -> dict[int, str]:
         """Return what each choice shows beyond what was judged; it counts as judged then."""
-        news = {index: "".join(parts) for index, parts in sorted(self._news.items())}
-        self._news.clear()
+        unjudged = {index: "".join(parts) for index, parts in sorted(self._unjudged.items())}
+        self._unjudged.clear()
         self._judged = self._length
-        return news
+        return unjudged
 
     def release(self, *, everything: bool = False) -> list[str]:
         """Return the events that may go now, in order."""

@@ -22,8 +22,8 @@ from promptguard.service.openai_wire import parts_in, read_fields, read_message
 from promptguard.service.wire import (
     CONTENT_FILTER,
     PREVIOUS,
+    AnswerPart,
     ChoiceText,
-    Completion,
     GuardedRequest,
     Refusal,
     mapping,
@@ -104,7 +104,7 @@ class ResponsesWire:
             continues=before or string(mapping(conversation).get("id")),
         )
 
-    def read_answer(self, raw: bytes) -> Completion | None:
+    def read_answer(self, raw: bytes) -> AnswerPart | None:
         """Read a whole response."""
         body = parsed(raw)
         if body is None or not isinstance(body.get("output"), list):
@@ -243,14 +243,14 @@ class ResponsesReader:
         self._shown_chars = 0
         self._output_index: object = None
 
-    def read(self, data: str) -> Completion | None:
+    def read(self, data: str) -> AnswerPart | None:
         """Return what an event brings."""
         body = parsed(data)
         kind = string(body.get("type")) if body is not None else ""
         if body is None or not kind:
             return None
         if kind in _FAILURES:
-            return Completion(is_error=True)
+            return AnswerPart(is_error=True)
         if kind in _ENDINGS:
             return self._ended(mapping(body.get("response")))
         delta = string(body.get("delta"))
@@ -262,33 +262,33 @@ class ResponsesReader:
         is_answer = kind in _ANSWERING
         gap = "\n" if is_answer and self._is_next_item(body) else ""
         text = gap + delta if is_answer else ""
-        return Completion(choices=(ChoiceText(index=0, text=text, shown=gap + delta),))
+        return AnswerPart(choices=(ChoiceText(index=0, text=text, shown=gap + delta),))
 
-    def _beside(self, kind: str, body: Mapping[str, object]) -> Completion:
+    def _beside(self, kind: str, body: Mapping[str, object]) -> AnswerPart:
         """Read an event that opens or closes an item; what it repeats is not shown twice."""
         item = mapping(body.get("item"))
         shown = _shown(item) or "".join(string(body.get(name)) for name in ("arguments", "text"))
         if not shown or (not kind.endswith(".added") and len(shown) <= self._shown_chars):
-            return Completion()
+            return AnswerPart()
         self._shown_chars += len(shown)
-        return Completion(choices=(ChoiceText(index=0, text="", shown=shown),))
+        return AnswerPart(choices=(ChoiceText(index=0, text="", shown=shown),))
 
     def _is_next_item(self, body: Mapping[str, object]) -> bool:
         before, self._output_index = self._output_index, body.get("output_index")
         return before is not None and before != self._output_index
 
-    def _ended(self, response: Mapping[str, object]) -> Completion:
+    def _ended(self, response: Mapping[str, object]) -> AnswerPart:
         whole = _completion(response)
         repeated = sum(len(choice.shown) for choice in whole.choices) <= self._shown_chars
-        return Completion(choices=() if repeated else whole.choices, is_last=True)
+        return AnswerPart(choices=() if repeated else whole.choices, is_last=True)
 
 
-def _completion(response: Mapping[str, object]) -> Completion:
+def _completion(response: Mapping[str, object]) -> AnswerPart:
     items = objects(response.get("output"))
     created = response.get("created_at")
     text = "\n".join(_spoken(item) for item in items if item.get("type") == "message")
     shown = "\n".join(_shown(item) for item in items)
-    return Completion(
+    return AnswerPart(
         choices=(ChoiceText(index=0, text=text, shown=shown),) if items else (),
         id=string(response.get("id")),
         model=string(response.get("model")),

@@ -18,7 +18,7 @@ from promptguard.service.errors import ApiError
 from promptguard.service.intake import Admission
 from promptguard.service.replies import HoldBack, ReplyRecorder
 from promptguard.service.upstream import Upstream, disconnected
-from promptguard.service.wire import Completion, EventReader, GuardedRequest, Refusal, Wire
+from promptguard.service.wire import AnswerPart, EventReader, GuardedRequest, Refusal, Wire
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class StreamedReply:
     _is_settled: bool = field(default=False, init=False)
     _is_finished: bool = field(default=False, init=False)
     _has_begun: bool = field(default=False, init=False)
-    _head: Completion = field(default_factory=Completion, init=False)
+    _head: AnswerPart = field(default_factory=AnswerPart, init=False)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield the events for the client; the answer is recorded before the last of them."""
@@ -52,7 +52,7 @@ class StreamedReply:
             try:
                 async for data in self._event_data():
                     hold.take(data, self._read(reader, data))
-                    if is_enforced and hold.is_due and await judge.grows_bad(hold.news()):
+                    if is_enforced and hold.is_due and await judge.grows_bad(hold.take_unjudged()):
                         async for piece in self._cut(hold):
                             yield piece
                         return
@@ -62,7 +62,7 @@ class StreamedReply:
             except (ApiError, ProviderError, httpx.HTTPError) as failure:
                 error = failure if isinstance(failure, ApiError) else self.upstream.cut_off()
             # The end has not been judged yet, whether the stream is whole or broke off.
-            if await judge.grows_bad(hold.news()):
+            if await judge.grows_bad(hold.take_unjudged()):
                 async for piece in self._cut(hold):
                     yield piece
                 return
@@ -83,7 +83,7 @@ class StreamedReply:
             if data.strip() != "[DONE]":
                 yield data
 
-    def _read(self, reader: EventReader, data: str) -> Completion:
+    def _read(self, reader: EventReader, data: str) -> AnswerPart:
         completion = reader.read(data)
         if completion is None:
             raise self.upstream.garbled()

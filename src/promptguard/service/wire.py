@@ -103,7 +103,7 @@ class ChoiceText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class AnswerPart:
     """One answer or event; `is_error` where the upstream sent an error in its place.
 
     `is_last` where the answer is whole after it. `id`, `model` and `created` are the answer's,
@@ -137,7 +137,7 @@ class Refusal:
 class EventReader(Protocol):
     """Reads the events of one streamed answer, in order."""
 
-    def read(self, data: str) -> Completion | None:
+    def read(self, data: str) -> AnswerPart | None:
         """Return what an event brings, None where it is no event of this format."""
 
 
@@ -156,7 +156,7 @@ class Wire(Protocol):
     def read_request(self, raw: bytes, limits: Limits) -> GuardedRequest:
         """Read a request; raises an ApiError that names the field where it cannot be judged."""
 
-    def read_answer(self, raw: bytes) -> Completion | None:
+    def read_answer(self, raw: bytes) -> AnswerPart | None:
         """Read a whole answer, None where it is none."""
 
     def event_reader(self) -> EventReader:
@@ -184,7 +184,7 @@ class Wire(Protocol):
 class ChunkWire:
     """What OpenAI's formats share whose answers are lists of choices, whole or in chunks."""
 
-    def read_answer(self, raw: str | bytes) -> Completion | None:
+    def read_answer(self, raw: str | bytes) -> AnswerPart | None:
         """Read one answer."""
         return self.read(raw)
 
@@ -192,17 +192,17 @@ class ChunkWire:
         """Return the reader of chunks: they need no memory."""
         return self
 
-    def read(self, data: str | bytes) -> Completion | None:
+    def read(self, data: str | bytes) -> AnswerPart | None:
         """Read one answer or chunk."""
         body = parsed(data)
         if body is None:
             return None
         if body.get("error"):
-            return Completion(is_error=True)
+            return AnswerPart(is_error=True)
         choices, created = body.get("choices"), body.get("created")
         if not isinstance(choices, list):
             return None
-        return Completion(
+        return AnswerPart(
             choices=tuple(
                 self.choice_of(choice, at)
                 for at, choice in enumerate(choices)

@@ -1,6 +1,6 @@
 """Named functions from a turn to a score, and what they are written with.
 
-A signal is `TurnContext -> SignalScore`, pure and synchronous; signals that are told from the same
+A signal is `TurnContext -> SignalScore`, pure and synchronous; signals that look at the same
 thing are in one file. Importing this package loads nothing: `load_signals()` imports the files
 below, whose functions register themselves; signals of installed packages (entry point group
 `promptguard.signal`) come after them. A signal's tuned numbers are one table of
@@ -76,8 +76,8 @@ def clipped(value: float) -> float:
     return min(1.0, max(0.0, value)) if math.isfinite(value) else 0.0
 
 
-def either(values: Iterable[float]) -> float:
-    """Return the chance that at least one of several independent things holds."""
+def noisy_or(values: Iterable[float]) -> float:
+    """Return the chance that at least one of several independent causes holds."""
     none = 1.0
     for value in values:
         none *= 1.0 - clipped(value)
@@ -97,4 +97,4 @@ def _tables() -> dict[str, Any]:
     return tomllib.loads(source)
 
 
-__all__ = ["SIGNALS", "build", "clipped", "either", "load_signals", "read_tuning"]
+__all__ = ["SIGNALS", "build", "clipped", "load_signals", "noisy_or", "read_tuning"]

@@ -54,7 +54,7 @@ def gathering_step(folded: str) -> int:
 
 @SIGNALS.register("information_gathering")
 def information_gathering(ctx: TurnContext) -> SignalScore:
-    """Return the steps of the longest ordered chain on one subject that ends here, over 4."""
+    """Return how many of the four steps of gathering the questions on this subject have taken."""
     chain = _chain(ctx)
     if not chain:
         return SignalScore(name="information_gathering", score=0.0)

@@ -1,4 +1,4 @@
-"""What was read in the turn: by the readers, by the concepts it names, by the instinct layer.
+"""What was read in the turn: by the readers, in the concepts it names, by the rules.
 
 Signals `semantic`, `context`, `concepts` and `fil`.
 """
@@ -20,7 +20,7 @@ from promptguard.errors import DataError
 from promptguard.model.network import sigmoid
 from promptguard.model.reading import MessageReading
 from promptguard.protocols import FilReading, TurnContext
-from promptguard.signals import SIGNALS, either, read_tuning
+from promptguard.signals import SIGNALS, noisy_or, read_tuning
 from promptguard.vector import Vector, unpack_vector
 from promptguard.verdict import SignalScore
 
@@ -132,7 +132,7 @@ def semantic(ctx: TurnContext) -> SignalScore:
     """Return the probability of an attack in the message.
 
     A disguise adds in proportion to the risk of what it hid, so encoded data is no offence. The
-    nearest intent cluster explains and never scores: beside the readers' word it adds nothing.
+    nearest intent cluster explains and never scores: it adds nothing to what the readers find.
     """
     score = _own(ctx)
     if ctx.reading is not None and ctx.subjects.is_follow_up:
@@ -149,7 +149,7 @@ def _own(ctx: TurnContext) -> float:
         tuning.decoded_weight if ctx.views.decoded else 0.0,
         tuning.disguise_weight if ctx.views.disguises else 0.0,
     )
-    return either((attack, attack * max(weights)))
+    return noisy_or((attack, attack * max(weights)))
 
 
 def _undone(ctx: TurnContext) -> tuple[str, ...]:
@@ -250,7 +250,7 @@ class _FilTuning:
 
 @SIGNALS.register("fil")
 def fil(ctx: TurnContext) -> SignalScore:
-    """Return the stored harm score; 1 for a hard violation, a floor where harm escalates.
+    """Return the harm score of the rules: 1 for a hard violation, a floor where harm escalates.
 
     A message that itself shows nothing scores 0, whatever came before: the past is judged by
     `continuation`, or a harmless turn could never follow a harmful one.

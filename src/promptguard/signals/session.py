@@ -14,7 +14,7 @@ from statistics import median
 
 from promptguard.model.network import log_odds
 from promptguard.protocols import Subject, TurnContext
-from promptguard.signals import SIGNALS, clipped, either, read_tuning
+from promptguard.signals import SIGNALS, clipped, noisy_or, read_tuning
 from promptguard.signals.subject import is_same_subject
 from promptguard.signals.wording import Phrase, phrases_in
 from promptguard.state import RECENT_TURNS, ReplyKind, TurnRecord
@@ -77,7 +77,11 @@ class Shape:
 
 @SIGNALS.register("trajectory")
 def trajectory(ctx: TurnContext) -> SignalScore:
-    """Return the strongest of: climb (fitted rise times share of increases) and three shapes."""
+    """Return how the risk of the last turns runs: climbing, staying high, jumping or swinging.
+
+    The score is the strongest of the climb (fitted rise times share of increases) and the three
+    other shapes.
+    """
     shape = shape_of(turn_risks(ctx))
     reason = f"{shape.name}: fitted rise {shape.rise:+.2f}, {shape.increases:.0%} increases"
     parts = {"slope": shape.slope, "rise": shape.rise, "increases": shape.increases}
@@ -164,7 +168,7 @@ class _BehaviorTuning:
 
 @SIGNALS.register("behavior")
 def behavior(ctx: TurnContext) -> SignalScore:
-    """Return the chance, from weak and weighted hints, that the conversation is driven."""
+    """Return the chance that a script or a plan drives the conversation, from weak hints."""
     tuning = _behavior_tuning()
     parts = {
         "scripted timing": tuning.timing_weight * _timing(ctx, tuning),
@@ -175,7 +179,7 @@ def behavior(ctx: TurnContext) -> SignalScore:
     }
     named = sorted((name for name, value in parts.items() if value), key=lambda n: -parts[n])
     return SignalScore(
-        name="behavior", score=either(parts.values()), reason=", ".join(named), parts=parts
+        name="behavior", score=noisy_or(parts.values()), reason=", ".join(named), parts=parts
     )
 
 

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from promptguard.protocols import FilReading, Subject, Subjects, TurnContext
-from promptguard.signals import SIGNALS, clipped, either, read_tuning
+from promptguard.signals import SIGNALS, clipped, noisy_or, read_tuning
 from promptguard.signals.wording import without_frames
 from promptguard.state import ReplyKind, SessionState, TopicSummary, TurnRecord
 from promptguard.text.read import TextViews
@@ -240,7 +240,7 @@ def probing(ctx: TurnContext) -> SignalScore:
     is_disguised = closest.is_decoded or bool(ctx.views.disguises)
     score = closest.likeness * tries
     if is_disguised:
-        score = either((score, score * tuning.disguise_weight))
+        score = noisy_or((score, score * tuning.disguise_weight))
     how = "again in disguise" if is_disguised else "again"
     reason = f"turn {closest.turn} {how}, {len(attempts)} earlier attempts"
     return SignalScore(
@@ -306,9 +306,10 @@ class _CoherenceTuning:
 
 @SIGNALS.register("coherence")
 def coherence(ctx: TurnContext) -> SignalScore:
-    """Return 1 - cosine(current, mean of the last five) for a risky turn, else 0.
+    """Return how far a risky turn leaves the subject of the last five.
 
-    A turn that goes back to an earlier segment is no pivot: its distance is measured from there.
+    The score is 1 - cosine(current, their mean), and 0 for a turn without risk. A turn that goes
+    back to an earlier segment is no pivot: its distance is measured from there.
     """
     tuning = _coherence_tuning()
     recent = ctx.state.recent[-tuning.window :]

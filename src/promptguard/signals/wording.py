@@ -1,4 +1,4 @@
-"""What is told by wording: kinds of phrases, kinds of replies, and words of the lexicon.
+"""What is recognised by its wording: kinds of phrases, kinds of replies, and words of the lexicon.
 
 Signal `keywords`. Phrases are the section `phrases` of every language; a reply is refused,
 complied with in part, wholly or in detail.
@@ -22,7 +22,7 @@ from typing import Any
 
 from promptguard.errors import DataError
 from promptguard.patterns import Entry, any_of, language_cache, on_change, packs
-from promptguard.patterns.wordlist import Found, WordList
+from promptguard.patterns.wordlist import TermMatch, WordList
 from promptguard.protocols import TurnContext
 from promptguard.signals import SIGNALS, read_tuning
 from promptguard.state import ReplyKind
@@ -101,7 +101,7 @@ def without(phrase: Phrase, text: str) -> str:
 
 @lru_cache(maxsize=8)
 def phrases_in(text: str) -> frozenset[Phrase]:
-    """Return the kinds of phrases in a user's text, told once for all signals of a turn."""
+    """Return the kinds of phrases in a user's text, found once for all signals of a turn."""
     read = matchable(text)
     return frozenset(phrase for phrase in _ASKING if says(phrase, read))
 
@@ -198,7 +198,7 @@ class Term:
         return self.severity * self.idf
 
 
-Hit = Found[Term]
+Hit = TermMatch[Term]
 
 
 class Lexicon:
@@ -283,7 +283,10 @@ class _KeywordTuning:
 
 @SIGNALS.register("keywords")
 def keywords(ctx: TurnContext) -> SignalScore:
-    """Return 1 - exp(-Σ tf·idf·severity / scale) of the riskiest view of the message."""
+    """Return how much the message says in words that attacks use, in its riskiest view.
+
+    The score is 1 - exp(-Σ tf·idf·severity / scale).
+    """
     best, terms, where = _sum(ctx.views.folded)
     for view in ctx.views.decoded:
         total, found, _ = _sum(fold(view.text))

@@ -1,5 +1,5 @@
 """Where sessions are kept."""
 
-from promptguard.stores.opening import STORES, StoreOpener, open_store
+from promptguard.stores.registry import STORES, StoreOpener, open_store
 
 __all__ = ["STORES", "StoreOpener", "open_store"]

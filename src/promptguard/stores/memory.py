@@ -15,7 +15,7 @@ from promptguard.queries import (
     Overview,
     OverviewQuery,
     Precision,
-    SessionPage,
+    SessionListPage,
     SessionRow,
     SessionSort,
     StoredTurn,
@@ -124,11 +124,11 @@ class MemoryStore:
         fitting = self._fitting(query)[query.offset : query.offset + query.limit]
         return tuple(session.state for session in fitting)
 
-    async def page(self, query: SessionQuery) -> SessionPage:
+    async def page(self, query: SessionQuery) -> SessionListPage:
         """Return the sessions that fit the query as rows of a list, and how many fit in all."""
         fitting = self._fitting(query)
         shown = fitting[query.offset : query.offset + query.limit]
-        return SessionPage(rows=tuple(map(_row, shown)), total=len(fitting))
+        return SessionListPage(rows=tuple(map(_row, shown)), total=len(fitting))
 
     async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
         """Return judged turns, the newest first."""

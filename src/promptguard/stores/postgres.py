@@ -131,7 +131,7 @@ class PostgresStore(ReadingStore):
                     since = await self._catch_up(connection, since)
                     attempt = 0
                     while self._feed.readers:
-                        since = await self._hear(connection, since)
+                        since = await self._receive(connection, since)
             except psycopg.Error:
                 attempt += 1
                 await self._link.wait(attempt)
@@ -143,10 +143,12 @@ class PostgresStore(ReadingStore):
                 self._feed.publish(key)
         return now
 
-    async def _hear(self, connection: Connection, since: float) -> float:
+    async def _receive(self, connection: Connection, since: float) -> float:
         async for notice in connection.notifies(timeout=_LISTEN_CYCLE_S):
-            news = json.loads(notice.payload)
-            since = max(since, float(news["at"]))
-            if news["origin"] != self._origin:
-                self._feed.publish(SessionKey(tenant=news["tenant"], session_id=news["session_id"]))
+            saved = json.loads(notice.payload)
+            since = max(since, float(saved["at"]))
+            if saved["origin"] != self._origin:
+                self._feed.publish(
+                    SessionKey(tenant=saved["tenant"], session_id=saved["session_id"])
+                )
         return since

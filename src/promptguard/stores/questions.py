@@ -18,7 +18,7 @@ from promptguard.queries import (
     Overview,
     OverviewQuery,
     Precision,
-    SessionPage,
+    SessionListPage,
     TurnQuery,
     TurnRow,
 )
@@ -108,12 +108,12 @@ class ReadingStore:
             )
         )
 
-    async def page(self, query: SessionQuery) -> SessionPage:
+    async def page(self, query: SessionQuery) -> SessionListPage:
         """Return the sessions that fit the query as rows of a list, and how many fit in all."""
         return await self._ask(
             Question(
                 statements=(statements.page(query), statements.total(query)),
-                read=lambda answers: SessionPage(
+                read=lambda answers: SessionListPage(
                     rows=tuple(map(statements.page_row, answers[0])), total=answers[1][0][0]
                 ),
             )

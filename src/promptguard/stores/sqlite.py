@@ -135,11 +135,11 @@ class SqliteStore(ReadingStore):
         seen = await self._reader.run(statements.read_mark)
         while self._feed.readers:
             await asyncio.sleep(self._poll_s)
-            seen, keys = await self._reader.run(partial(self._news, seen=seen))
+            seen, keys = await self._reader.run(partial(self._changed, seen=seen))
             for key in keys:
                 self._feed.publish(key)
 
-    def _news(
+    def _changed(
         self, connection: sqlite3.Connection, seen: statements.Mark
     ) -> tuple[statements.Mark, tuple[SessionKey, ...]]:
         return statements.changed_since(connection, seen, self._origin)

@@ -1,4 +1,4 @@
-"""Connections to the SQLite file: settings, schema, one thread each, and what is wrong."""
+"""Connections to the SQLite file: settings, schema, one thread each, and errors with advice."""
 
 from __future__ import annotations
 

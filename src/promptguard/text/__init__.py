@@ -1,4 +1,4 @@
-"""What the text really says."""
+"""Texts normalised, decoded and cut into windows: what a text really says."""
 
 from promptguard.text.places import original_spans
 from promptguard.text.read import read_text

@@ -1,4 +1,4 @@
-"""How a text looks once characters and spellings that hide or dress it up are undone."""
+"""Undoes characters and spellings that hide or disguise what a text says."""
 
 from __future__ import annotations
 
@@ -190,20 +190,20 @@ class Normalised:
 
 
 def normalised(text: str, max_chars: int) -> Normalised:
-    """Return a text as it reads once what hides or dresses it up is undone."""
+    """Return a text with hidden characters removed and disguised spellings undone."""
     stripped = strip_hidden(text)
-    dressed_down, undone = dress_down(stripped.text)
-    plain = dressed_down[:max_chars]
+    letters, undone = plain_letters(stripped.text)
+    plain = letters[:max_chars]
     return Normalised(
         stripped=stripped,
         plain=plain,
         folded=fold(plain),
         disguises=tuple(dict.fromkeys((*stripped.disguises, *undone))),
-        is_cut=len(dressed_down) > max_chars,
+        is_cut=len(letters) > max_chars,
     )
 
 
-def dress_down(text: str) -> tuple[str, tuple[str, ...]]:
+def plain_letters(text: str) -> tuple[str, tuple[str, ...]]:
     """Return `text` in ordinary letters (readable, case kept) and the names of what was undone."""
     names: list[str] = []
     for step in _steps(text):
@@ -214,8 +214,8 @@ def dress_down(text: str) -> tuple[str, tuple[str, ...]]:
     return text, tuple(filter(None, names))
 
 
-def dress_down_origins(text: str) -> list[Origin]:
-    """Return the ways back from what `dress_down` returns to `text`, the last one first."""
+def plain_letters_origins(text: str) -> list[Origin]:
+    """Return the ways back from what `plain_letters` returns to `text`, the last one first."""
     origins: list[Origin] = []
     for step in _steps(text):
         if step.edits is None:
@@ -309,11 +309,11 @@ def _is_styled(text: str, changed: str) -> bool:
     return is_mathematical or sum(map(str.isalpha, changed)) > sum(map(str.isalpha, text))
 
 
-def _calm(text: str) -> str:
+def _unstacked(text: str) -> str:
     return _MARKS.sub("", _PILE.sub("", text)) if _THREE_MARKS.search(text) else text
 
 
-def _calming(text: str) -> Iterator[Edit]:
+def _unstacking(text: str) -> Iterator[Edit]:
     if _THREE_MARKS.search(text):
         piles = re.compile(f"{_PILE.pattern}|{_MARKS.pattern}")
         yield from ((*match.span(), "") for match in piles.finditer(text))
@@ -337,7 +337,7 @@ _ASCII_STEPS = (_Step("spaced", unspace, unspacing), _Step("leet", unleet))
 _STEPS = (
     _Step("", _thinned, _thinning),
     _Step("styled", _composed, _composing),
-    _Step("zalgo", _calm, _calming),
+    _Step("zalgo", _unstacked, _unstacking),
     _Step("homoglyph", unmix),
     *_ASCII_STEPS,
 )

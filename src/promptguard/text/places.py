@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from promptguard.text.normalize import dress_down, dress_down_origins, fold_origins, strip_hidden
+from promptguard.text.normalize import (
+    fold_origins,
+    plain_letters,
+    plain_letters_origins,
+    strip_hidden,
+)
 from promptguard.text.origin import through
 from promptguard.text.read import MAX_CHARS, bounded
 
@@ -31,8 +36,8 @@ def original_spans(
     """
     kept, cut = bounded(text, max_chars)
     stripped = strip_hidden(kept)
-    back = [*dress_down_origins(stripped.text), stripped.origin, cut]
+    back = [*plain_letters_origins(stripped.text), stripped.origin, cut]
     if form is Form.FOLDED:
-        plain = dress_down(stripped.text)[0][:max_chars]
+        plain = plain_letters(stripped.text)[0][:max_chars]
         back = [*fold_origins(plain), *back]
     return tuple(through(back, start, end) for start, end in spans)

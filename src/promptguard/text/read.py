@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from promptguard.errors import InputError
 from promptguard.text.encodings import ENCODINGS, Encoding
-from promptguard.text.normalize import dress_down, normalised, strip_hidden
+from promptguard.text.normalize import normalised, plain_letters, strip_hidden
 from promptguard.text.origin import DecodedView, Origin, edit, through
 from promptguard.text.vocabulary import known_words, reads_like_language, reads_like_prose
 
@@ -338,7 +338,7 @@ def _one_layer(text: str) -> Iterator[DecodedView]:
         if taken.find(1, start, end) >= 0 or written == text[start:end]:
             continue
         # The letters may be in disguise themselves, which the test for language would not see.
-        plain = dress_down(strip_hidden(written).text)[0]
+        plain = plain_letters(strip_hidden(written).text)[0]
         if _is_carrier(plain) or reads_like_language(plain):
             taken[start:end] = b"\1" * (end - start)
             yield DecodedView(method=method, text=plain, start=start, end=end)

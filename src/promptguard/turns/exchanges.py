@@ -43,7 +43,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTurn:
+class RecordedTurn:
     """A recorded turn: its digest, whether it has an answer, and its verdict."""
 
     digest: str
@@ -76,7 +76,7 @@ def system_of(messages: Iterable[Message]) -> str:
     return "\n".join(m.content for m in messages if m.role is Role.SYSTEM and m.content)
 
 
-def chain_of(exchanges: Sequence[Exchange], system: str) -> list[bytes]:
+def prefix_hashes(exchanges: Sequence[Exchange], system: str) -> list[bytes]:
     """Return a name for each beginning of a conversation: a chain of hashes over its messages."""
     names: list[bytes] = []
     chain = system
@@ -87,7 +87,7 @@ def chain_of(exchanges: Sequence[Exchange], system: str) -> list[bytes]:
     return names
 
 
-def stored_turns(entries: Sequence[TranscriptEntry]) -> tuple[StoredTurn, ...]:
+def recorded_turns(entries: Sequence[TranscriptEntry]) -> tuple[RecordedTurn, ...]:
     """Return the recorded turns of a session in order."""
     turns: dict[int, list[TranscriptEntry]] = {}
     for entry in entries:
@@ -95,7 +95,7 @@ def stored_turns(entries: Sequence[TranscriptEntry]) -> tuple[StoredTurn, ...]:
     return tuple(_stored(turn) for _, turn in sorted(turns.items()))
 
 
-def unseen(given: Sequence[Exchange], stored: Sequence[StoredTurn]) -> tuple[Exchange, ...]:
+def unseen(given: Sequence[Exchange], stored: Sequence[RecordedTurn]) -> tuple[Exchange, ...]:
     """Return the exchanges that were not judged before.
 
     A list that continues the recorded turns, whole or from any turn on, is new behind them. In
@@ -168,12 +168,12 @@ def _answered(exchange: Exchange, text: str) -> Exchange:
     return replace(exchange, reply=reply)
 
 
-def _stored(entries: Sequence[TranscriptEntry]) -> StoredTurn:
+def _stored(entries: Sequence[TranscriptEntry]) -> RecordedTurn:
     verdict = next((Verdict.from_json(e.verdict) for e in entries if e.verdict), None)
     contents = [e.content_hash for e in entries if e.role is Role.TOOL]
     hashes = [*(e.content_hash for e in entries if e.role is Role.USER), *contents]
     findings = verdict.content if verdict is not None else ()
-    return StoredTurn(
+    return RecordedTurn(
         digest=_digest(hashes) if all(hashes) else "",
         is_answered=any(e.role is Role.ASSISTANT for e in entries),
         verdict=verdict,

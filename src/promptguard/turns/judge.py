@@ -126,7 +126,7 @@ class TurnJudge:
         *,
         now: float,
     ) -> tuple[Verdict, SessionState]:
-        """Return verdict and state with a further judge's word added; nothing is read again.
+        """Return verdict and state with a second opinion added; nothing is read again.
 
         `state` is the session before the turn, `after` the one `verdict` led to.
         """
@@ -192,7 +192,7 @@ class TurnJudge:
         )
 
     def _deepened(self, ctx: TurnContext, turn: TurnInput) -> TurnContext:
-        """Return the context with the thorough reader's word in it."""
+        """Return the context with the thorough reader's reading in it."""
         reading = self._read_message(ctx.views, thorough=True)
         return replace(
             ctx,
@@ -285,7 +285,7 @@ class TurnJudge:
         return Evidence(turn=turn, signal=ALLOWANCE, nats=nats, reason=reason)
 
     def _further(self, turn: int, judged: float) -> Evidence:
-        """Return a further judge's word, within the bounds of its weight."""
+        """Return the evidence of a second opinion, within the bounds of its weight."""
         nats = self.weights.weight_of(JUDGE).nats(judged)
         return Evidence(turn=turn, signal=JUDGE, nats=nats, reason=f"further judge {judged:.2f}")
 
@@ -368,7 +368,7 @@ def said_before(state: SessionState) -> list[Message]:
 
 
 def bounded(score: SignalScore) -> SignalScore:
-    """Return a signal's word held to [0,1], with a reason only where there is one to explain.
+    """Return a signal's score held to [0,1], with a reason only where there is one to explain.
 
     A signal says what it computes; what is no number counts as nothing.
     """
@@ -379,6 +379,6 @@ def bounded(score: SignalScore) -> SignalScore:
 
 
 def message_risk(reading: MessageReading | None, fil: FilReading) -> float:
-    """Return the risk of a message taken alone: the readers' word, or the rules' where louder."""
+    """Return the risk of a message taken alone: the readers', or the rules' where higher."""
     rules = fil.harm_score if fil.violated else 0.5 * fil.harm_score
     return max(rules, reading.attack if reading is not None else 0.0)

@@ -14,7 +14,7 @@ from pathlib import Path
 import tomli_w
 
 from promptguard.errors import ConfigError, DataError
-from promptguard.risk.weights import Budget, Priors, Weights
+from promptguard.risk.weights import BudgetPriors, Priors, Weights
 from promptguard.validation.contenders import Outcome
 from promptguard.validation.score_trace import Kind, ScoreTrace, is_blocked, nats_by_kind
 from promptguard.verdict import Mode
@@ -119,10 +119,10 @@ class CalibratedPriors:
     benign: int
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> BudgetPriors:
         """The point that a weights file takes."""
         rounded = {kind.value: round(float(getattr(self.priors, kind)), 6) for kind in Kind}
-        return Budget(share=self.share, **rounded)
+        return BudgetPriors(share=self.share, **rounded)
 
 
 def calibrate_priors(
@@ -204,7 +204,7 @@ def with_budgets(weights: Weights, found: Sequence[CalibratedPriors], note: str)
     )
 
 
-def _is_in_order(one: Budget, other: Budget) -> bool:
+def _is_in_order(one: BudgetPriors, other: BudgetPriors) -> bool:
     small, large = sorted((one, other), key=lambda budget: budget.share)
     return all(getattr(small, kind) <= getattr(large, kind) for kind in Kind)
 

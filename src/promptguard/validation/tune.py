@@ -17,7 +17,7 @@ from promptguard.fil.fitting import (
     TimedText,
     fit_parameters,
 )
-from promptguard.risk.weights import PRESETS, Budget, Weights
+from promptguard.risk.weights import PRESETS, BudgetPriors, Weights
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.validation.calibrate import conformal, least_cases, next_version
 from promptguard.validation.dataset import Case
@@ -186,7 +186,7 @@ def _finished(
 
 def _budgets(
     fitted: Weights, present: Weights, traces: Sequence[ScoreTrace], unseen: _Unseen
-) -> list[Budget]:
+) -> list[BudgetPriors]:
     """Return the priors of the presets that the data can speak for.
 
     The odds of the held-out benign cases are relative to their fold's priors; the same distance
@@ -210,7 +210,7 @@ def _budgets(
         moved = {kind: getattr(centre, kind) + bar - b.threshold for kind, b in bounds.items()}
         first = moved[Kind.FIRST]
         found.append(
-            Budget(
+            BudgetPriors(
                 share=share,
                 first=first,
                 later=moved.get(Kind.LATER, first + old.later - old.first),

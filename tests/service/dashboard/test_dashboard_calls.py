@@ -101,13 +101,13 @@ async def test_a_long_session_is_read_and_drawn_in_the_child() -> None:
     async with open_page() as (site, context, _):
         context, child = with_child(context)
         shown = await session_page(site, context, LONG_SESSION_TURNS + 1)
-        assert child.done == [("digest_of", Lane.LONG), ("trajectory", Lane.LONG)]
-        assert (len(shown.digest.points), len(shown.digest.latest)) == (
+        assert child.done == [("transcript_view", Lane.LONG), ("trajectory", Lane.LONG)]
+        assert (len(shown.view.points), len(shown.view.latest)) == (
             LONG_SESSION_TURNS + 1,
             SHOWN,
         )
         await shown.on_earlier()
-        assert len(shown.drawn) == len(shown.digest.latest) == 2 * SHOWN
+        assert len(shown.drawn) == len(shown.view.latest) == 2 * SHOWN
         assert shown.earlier.visible
 
 
@@ -136,7 +136,7 @@ async def test_a_page_without_room_for_a_long_call_says_so() -> None:
             )
             await shown.show(shown.state)
             assert "waiting" in shown.head.content
-            shown.digest = replace(shown.digest, points=shown.digest.points * 101)
+            shown.view = replace(shown.view, points=shown.view.points * 101)
             await shown.on_replay("")
             assert "waiting" in shown.chart.content
         finally:

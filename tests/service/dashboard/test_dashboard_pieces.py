@@ -6,16 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
+from stored_values import make_entry, make_record, make_stored_turn, make_verdict
 
 from promptguard.conversation import Role
 from promptguard.errors import DataError
 from promptguard.protocols import SessionLabel
-from promptguard.queries import SessionRow, StoredTurn
+from promptguard.queries import SessionRow
 from promptguard.risk.explain import Attribution
+from promptguard.risk.weights import shipped_weights
 from promptguard.runs.rendering import headline_rows
 from promptguard.runs.report import SCHEMA, read_report
 from promptguard.service.dashboard.actions import labels_html
-from promptguard.service.dashboard.quality import report_html, shares_of
+from promptguard.service.dashboard.quality import report_html, shares_of, signal_row
 from promptguard.service.dashboard.sessions import row_html
 from promptguard.service.dashboard.templates import marked, nats_text, risk_text, turns_in_words
 from promptguard.service.dashboard.transcript import (
@@ -33,6 +35,7 @@ from promptguard.service.verdicts import (
     replay_view,
     stored_verdict,
 )
+from promptguard.signals import load_signals
 from promptguard.state import (
     Ledger,
     LedgerEntry,
@@ -40,8 +43,6 @@ from promptguard.state import (
     ModeEntry,
     SessionProfile,
     SessionState,
-    TranscriptEntry,
-    TurnRecord,
 )
 from promptguard.turns.explain import Alone, Explanation
 from promptguard.verdict import Action, Evidence, Mode, Span, Verdict
@@ -57,22 +58,6 @@ VERDICT = Verdict(
     spans=(Span(start=8, end=13, label="intent.harm"),),
     evidence=(Evidence(turn=1, signal="semantic", nats=2.5, reason="<i>harmful</i> 0.9"),),
 ).to_json()
-
-
-def entry(position: int, role: Role, content: str | None, verdict: str = "") -> TranscriptEntry:
-    return TranscriptEntry(
-        position=position,
-        turn=1,
-        role=role,
-        content=content,
-        content_hash="",
-        timestamp=1_700_000_000.0,
-        verdict=verdict,
-    )
-
-
-def verdict(turn: int, *, mode: Mode = Mode.SAFE, action: Action = Action.ALLOW) -> Verdict:
-    return Verdict(turn=turn, turn_risk=0.5, message_risk=0.1, mode=mode, action=action)
 
 
 def explanation(
@@ -94,12 +79,8 @@ def explanation(
 
 
 def state(**changes: object) -> SessionState:
-    record = TurnRecord(
-        turn=1,
+    record = make_record(
         excerpt="Where is <b>my</b> parcel?",
-        content_hash="",
-        timestamp=1.0,
-        message_risk=0.1,
         turn_risk=0.2,
         mode=Mode.CAUTIOUS,
         action=Action.ANNOTATE,
@@ -116,9 +97,9 @@ def state(**changes: object) -> SessionState:
 def test_a_turn_shows_its_verdict_and_escapes_everything() -> None:
     """Text, reasons and tool results are text; the verdict stands beside them."""
     entries = (
-        entry(0, Role.USER, "<script>hello</script>", VERDICT),
-        entry(1, Role.TOOL, "<iframe>"),
-        entry(2, Role.ASSISTANT, "I can't help with that."),
+        make_entry("<script>hello</script>", verdict=VERDICT),
+        make_entry("<iframe>", position=1, role=Role.TOOL),
+        make_entry("I can't help with that.", position=2, role=Role.ASSISTANT),
     )
     (card,) = cards_of(entries)
     shown = turn_html(card)
@@ -131,7 +112,7 @@ def test_a_turn_shows_its_verdict_and_escapes_everything() -> None:
 
 def test_only_the_explanation_says_what_a_message_sent_alone_would_get() -> None:
     """The unweighed score of a turn has another name: rules know what came before."""
-    (card,) = cards_of((entry(0, Role.USER, "hello", VERDICT),))
+    (card,) = cards_of((make_entry("hello", verdict=VERDICT),))
     shown = turn_html(card)
     assert "loudest reader or rule</abbr> 0.40" in shown
     assert "message alone<" not in shown
@@ -139,7 +120,7 @@ def test_only_the_explanation_says_what_a_message_sent_alone_would_get() -> None
 
 def test_text_that_was_not_kept_is_said_to_be_missing() -> None:
     """Without text the verdict is still shown."""
-    (card,) = cards_of((entry(0, Role.USER, None, VERDICT),))
+    (card,) = cards_of((make_entry(None, verdict=VERDICT),))
     assert "Text is not kept." in turn_html(card)
     assert "CRITICAL" in turn_html(card)
 
@@ -147,21 +128,21 @@ def test_text_that_was_not_kept_is_said_to_be_missing() -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"action": "explode"}', '{"mode": "SAFE"}'])
 def test_a_verdict_of_another_form_is_left_out(text: str) -> None:
     """A store written by another version does not break the page."""
-    assert stored_verdict(entry(0, Role.USER, "hi", text)) is None
+    assert stored_verdict(make_entry("hi", verdict=text)) is None
 
 
 def test_a_turn_nobody_could_judge_says_why() -> None:
     """It is not drawn as a safe one."""
     fault = Verdict(turn=1, action=Action.BLOCK, fault="The model cannot be loaded.").to_json()
-    (card,) = cards_of((entry(0, Role.USER, "hi", fault),))
+    (card,) = cards_of((make_entry("hi", verdict=fault),))
     assert "Not judged: The model cannot be loaded." in turn_html(card)
     assert points_of([card]) == ()
 
 
 def test_the_counterfactual_is_one_sentence_for_each_case() -> None:
     """Passed, allowed without some turns, refused for itself, refused whatever is left out."""
-    blocked = verdict(6, mode=Mode.CRITICAL, action=Action.BLOCK)
-    assert "nothing stands in its way" in counterfactual(explanation(verdict(6)))
+    blocked = make_verdict(turn=6, mode=Mode.CRITICAL, action=Action.BLOCK)
+    assert "nothing stands in its way" in counterfactual(explanation(make_verdict(turn=6)))
     assert "allowed without turns 3 and 5" in counterfactual(explanation(blocked, without=(3, 5)))
     assert "for what it says itself" in counterfactual(explanation(blocked, alone=Action.BLOCK))
     assert "whichever earlier turns" in counterfactual(explanation(blocked))
@@ -169,8 +150,8 @@ def test_the_counterfactual_is_one_sentence_for_each_case() -> None:
 
 def test_a_replay_lists_only_turns_that_differ() -> None:
     """Equal turns are counted, not listed."""
-    same, ours = verdict(1), verdict(2)
-    theirs = verdict(2, mode=Mode.CRITICAL, action=Action.BLOCK)
+    same, ours = make_verdict(turn=1), make_verdict(turn=2)
+    theirs = make_verdict(turn=2, mode=Mode.CRITICAL, action=Action.BLOCK)
     shown = replay_html(replay_view("s", [(same, same), (ours, theirs)]), "Preset strict")
     assert "1 of 2 turns differ" in shown
     assert "CRITICAL" in shown
@@ -193,17 +174,7 @@ def test_modes_are_listed_by_the_turn_that_reached_them() -> None:
 
 
 def row(**changes: object) -> SessionRow:
-    worst = StoredTurn(
-        tenant="default",
-        session_id="order-17",
-        turn=3,
-        position=4,
-        second=1,
-        action=Action.BLOCK,
-        turn_risk=0.9,
-        signal="fil",
-        reason="asks for a <weapon>",
-    )
+    worst = make_stored_turn(turn=3, action=Action.BLOCK, reason="asks for a <weapon>")
     return SessionRow(state=state(**changes), worst=worst, text="Where is <b>my</b> parcel?")
 
 
@@ -238,7 +209,7 @@ def test_words_are_marked_where_spans_point() -> None:
 
 def test_the_first_sentence_says_what_was_done_and_why() -> None:
     """The most severe turn counts, a lock is named, and nothing found is said as well."""
-    (card,) = cards_of((entry(0, Role.USER, "x", VERDICT),))
+    (card,) = cards_of((make_entry("x", verdict=VERDICT),))
     said = sentence_html(state(lock=Lock(turn=1, reason="three blocks")), card)
     assert 'href="#turn-1"' in said
     assert "was blocked: it" in said
@@ -268,6 +239,13 @@ def test_signals_are_summed_over_risky_and_other_sessions() -> None:
         2.0,
         0.0,
     )
+
+
+def test_every_signal_is_described_in_words_of_its_own() -> None:
+    """Signals of one file are told apart."""
+    rows = [signal_row(name, signal, shipped_weights()) for name, signal in load_signals()]
+    assert all(row.looks_at for row in rows)
+    assert len({row.looks_at for row in rows}) == len(rows)
 
 
 def test_a_report_shows_its_numbers_with_intervals(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The web pages: sessions, one session, a playground, and how good the guard is."""
+"""The web pages: overview, sessions, one session, review, playground, quality."""
 
 from promptguard.service.dashboard.app import mount_dashboard
 

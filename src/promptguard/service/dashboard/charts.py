@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from promptguard.runs.svg import element
 from promptguard.service.dashboard.templates import nats_text, render
 from promptguard.state import ModeEntry
 from promptguard.verdict import Action, Mode
@@ -132,17 +133,6 @@ def evidence_bars(bars: Sequence[Bar], *, title: str, width: int = 310) -> Marku
         role="img",
         aria_label=label,
     )
-
-
-def element(name: str, *children: str, **attributes: str | float) -> Markup:
-    """Return an SVG element; text among children and attributes is escaped."""
-    shown = Markup().join(
-        Markup(' {}="{}"').format(
-            key.rstrip("_").replace("_", "-"), f"{value:.1f}" if isinstance(value, float) else value
-        )
-        for key, value in attributes.items()
-    )
-    return Markup("<{0}{1}>{2}</{0}>").format(name, shown, Markup().join(children))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ async def show_quality(request: Request) -> None:
             raw(await asyncio.to_thread(latest_html, context.report()))
         with panel("What each signal is for", classes="wide"):
             weights = judge.weights
-            rows = [_signal_row(name, signal, weights) for name, signal in judge.signals]
+            rows = [signal_row(name, signal, weights) for name, signal in judge.signals]
             raw(render("quality", "weights", weights.version, weights.fitted_on, rows))
         with panel("What each signal did here", classes="wide"):
             query = SessionQuery(tenant=visitor.tenant, limit=_MAX_SESSIONS)
@@ -122,7 +122,8 @@ def _mean(values: Sequence[float], count: int) -> float:
     return sum(values) / count if count else 0.0
 
 
-def _signal_row(name: str, signal: object, weights: Weights) -> SignalRow:
+def signal_row(name: str, signal: object, weights: Weights) -> SignalRow:
+    """Return what the page says of one signal."""
     weight = weights.signals.get(name)
     if weight is None:
         return SignalRow(signal=name, looks_at=_first_line(signal))
@@ -135,9 +136,6 @@ def _signal_row(name: str, signal: object, weights: Weights) -> SignalRow:
 
 
 def _first_line(signal: object) -> str:
-    """Return the first line of the documentation of a signal's module."""
-    module = inspect.getmodule(signal)
-    text = (module.__doc__ if module else None) or inspect.getdoc(signal) or ""
-    line = text.partition("\n")[0]
-    line = line.partition(": ")[2] or line
+    """Return the first line of a signal's documentation, which says what it returns."""
+    line = (inspect.getdoc(signal) or "").partition("\n")[0].removeprefix("Return ")
     return line[:1].upper() + line[1:]

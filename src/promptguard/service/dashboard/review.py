@@ -1,4 +1,4 @@
-"""Turns that wait for a person's word, with shortcuts, bulk labels and measured precision."""
+"""The review queue: turns to be labelled, with shortcuts, bulk labels and measured precision."""
 
 from __future__ import annotations
 

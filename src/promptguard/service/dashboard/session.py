@@ -40,13 +40,13 @@ from promptguard.service.dashboard.components import (
 )
 from promptguard.service.dashboard.templates import notice, render
 from promptguard.service.dashboard.transcript import (
-    Digest,
-    digest_of,
+    TranscriptView,
     explanation_html,
     point_of,
     reached_html,
     replay_html,
     sentence_html,
+    transcript_view,
     turn_html,
 )
 from promptguard.service.lanes import LONG_BODY_BYTES, LONG_SESSION_TURNS, Lane
@@ -101,7 +101,7 @@ class SessionPage:
     key: SessionKey
     base: str = ""
     shown: int = SHOWN
-    digest: Digest = field(default_factory=Digest)
+    view: TranscriptView = field(default_factory=TranscriptView)
     state: SessionState = field(init=False)
     other: tuple[Point, ...] = ()
     drawn: dict[int, tuple[str, ui.html]] = field(default_factory=dict)
@@ -165,13 +165,13 @@ class SessionPage:
         entries = await self.context.controller.store.transcript(self.key)
         try:
             async with self._reading(is_long=state.turn_count > LONG_SESSION_TURNS):
-                self.digest = await asyncio.to_thread(offloaded, digest_of, entries, self.shown)
+                self.view = await asyncio.to_thread(offloaded, transcript_view, entries, self.shown)
         except EvaluationError as error:
             self.head.content = str(notice(str(error), "bad"))
             return
         self.head.content = str(self._head_html())
         if self.visitor.may(Scope.ADMIN):
-            self.allow.show(self.digest.flagged)
+            self.allow.show(self.view.flagged)
         self.reached.content = str(reached_html(state.entered))
         await self._draw_chart()
         await self._draw_turns()
@@ -270,7 +270,7 @@ class SessionPage:
 
     async def _draw_chart(self) -> None:
         starts = self.context.controller.judge.weights.modes.starts()
-        points, entered = self.digest.points, self.state.entered
+        points, entered = self.view.points, self.state.entered
         if len(points) > LONG_SESSION_TURNS:
             drawn = await self._drawn(trajectory, points, starts, entered, other=self.other)
         else:
@@ -278,8 +278,8 @@ class SessionPage:
         self.chart.content = str(drawn)
 
     async def _draw_turns(self) -> None:
-        latest = self.digest.latest
-        self.earlier.set_visibility(self.digest.turns > len(latest))
+        latest = self.view.latest
+        self.earlier.set_visibility(self.view.turns > len(latest))
         for card in latest:
             if len(card.user or "") > LONG_BODY_BYTES:
                 wanted = await self._drawn(turn_html, card)
@@ -296,7 +296,7 @@ class SessionPage:
 
     def _head_html(self) -> Markup:
         is_current = self.state.config_hash == config_hash(self.context.controller.config)
-        worst = self.digest.worst
+        worst = self.view.worst
         sentence = sentence_html(self.state, worst)
         return render("session", "head", self.state, sentence, worst, is_current)
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey, SessionQuery
-from promptguard.queries import LabelFilter, SessionPage, SessionRow, SessionSort, TurnFilter
+from promptguard.queries import LabelFilter, SessionListPage, SessionRow, SessionSort, TurnFilter
 from promptguard.service.auth import Scope
 from promptguard.service.dashboard.access import (
     DashboardContext,
@@ -152,7 +152,7 @@ def form_html(chosen: ListFilter, base: str) -> Markup:
     return render("sessions", "form", chosen, base, modes, actions, labels, demos)
 
 
-def list_html(page: SessionPage, chosen: ListFilter, base: str) -> Markup:
+def list_html(page: SessionListPage, chosen: ListFilter, base: str) -> Markup:
     """Return the table with its head, the pages before and after, and the exports."""
     columns = [
         (name, kind, chosen.sorted_url(base, sort) if isinstance(sort, SessionSort) else "",

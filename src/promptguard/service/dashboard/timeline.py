@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from promptguard.queries import Bucket
-from promptguard.service.dashboard.charts import element
+from promptguard.runs.svg import element
 
 WIDTH, HEIGHT = 960, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 12, 26

@@ -42,7 +42,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Digest:
+class TranscriptView:
     """What a page shows of a session: its newest turns whole, of the others what the chart needs.
 
     `flagged` are the newest turns that were interfered with, `worst` is the most severe of all.
@@ -55,11 +55,11 @@ class Digest:
     worst: Card | None = None
 
 
-def digest_of(entries: Sequence[TranscriptEntry], shown: int) -> Digest:
+def transcript_view(entries: Sequence[TranscriptEntry], shown: int) -> TranscriptView:
     """Return what is shown of a transcript with `shown` turns of it whole."""
     cards = cards_of(entries)
     flagged = flagged_cards(cards)
-    return Digest(
+    return TranscriptView(
         turns=len(cards),
         points=points_of(cards),
         latest=cards[-shown:],

@@ -1,4 +1,4 @@
-"""From the name of a model or an upstream to its endpoint, opened once and shared."""
+"""Makes providers and endpoints from their names; an endpoint is opened once and shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a store's URL to the store."""
+"""Stores by the scheme of their URL."""
 
 from __future__ import annotations
 
