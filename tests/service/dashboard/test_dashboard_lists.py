@@ -149,7 +149,7 @@ async def test_an_attack_is_counted_on_the_overview() -> None:
     async with open_site() as site:
         await site.controller.process_turn("s1", ATTACK)
         shown = await site.page("/dashboard/?range=1h")
-        assert "1 turns blocked, stripped or steered" in shown
+        assert "1 turn blocked, stripped or steered" in shown
         assert "/dashboard/sessions?action=block" in shown
 
 
