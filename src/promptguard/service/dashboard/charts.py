@@ -21,7 +21,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 84, 38, 28
 _MOST_POINTS = 600
 _INSET = 12
 _TICK_WIDTH = 50
-_FLAG_WIDTH = 92
+_FLAG_WIDTH = 112
 _BAR_ROW, _BAR_LABEL, _BAR_VALUE = 20, 118, 44
 _LEAST_SCALE = 2.0
 
@@ -113,7 +113,7 @@ def trajectory(
     )
 
 
-def evidence_bars(bars: Sequence[Bar], *, title: str, width: int = 310) -> Markup:
+def evidence_bars(bars: Sequence[Bar], *, title: str, width: int = 350) -> Markup:
     """Draw evidence in nats around zero: to the right for an attack, to the left against it."""
     if not bars:
         return render("parts", "quiet", "No evidence either way.")
