@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from promptguard.config import Settings
+from promptguard.setting_faults import section_in
 
 PAGE = Path(__file__).with_name("configuration.md")
 _HEAD = """# Configuration
@@ -26,7 +27,10 @@ variable `PROMPTGUARD_CONFIG` names, `promptguard.yaml` in the working folder, t
 `PROMPTGUARD_SECTION__NAME`, with a value as YAML writes it: `PROMPTGUARD_SERVICE__PORT=9000`,
 `PROMPTGUARD_CONVERSATION__POLICY__BLOCK_FROM=UNSAFE`. `${NAME}` in a value is replaced from the
 environment; a name that is not set is an error. Unknown settings are errors too, and errors name
-file or variable, section and setting. In Python the same settings are arguments:
+file or variable, section and setting. A relative path in `conversation.weights`,
+`conversation.rules`, `service.weights_folder` or `service.quality_report` is looked for from the
+folder of the file that names it; every other one, and one in a variable, from the working folder.
+In Python the same settings are arguments:
 `PromptGuardConfig(models=["ollama/llama3.2"])`; `Guard.from_settings()` reads them as the command
 line does.
 `conversation.evaluation` and `conversation.endpoint` take what `evaluation` and
@@ -60,19 +64,12 @@ def page() -> str:
 def _sections(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     yield prefix, model
     for name, field in model.model_fields.items():
-        inner = _model_in(field.annotation)
+        inner = section_in(field.annotation)
         # A model that stands in several places is written out in its first.
         if inner is not None and not (
             prefix == "conversation" and name in ("evaluation", "endpoint")
         ):
             yield from _sections(f"{prefix}.{name}".strip("."), inner)
-
-
-def _model_in(kind: Any) -> type[BaseModel] | None:
-    for candidate in (kind, *get_args(kind)):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
 
 
 def _table(model: type[BaseModel]) -> str:

@@ -9,7 +9,8 @@ import pytest
 
 from promptguard.config import ControllerConfig, PromptGuardConfig, Settings, load_settings
 from promptguard.errors import ConfigError
-from promptguard.settings import read_source
+from promptguard.settings import FILES, read_source
+from promptguard.turns.judge import TurnJudge
 
 
 def test_without_anything_the_defaults_hold(tmp_path: Path, monkeypatch) -> None:
@@ -84,9 +85,97 @@ def test_a_variable_with_a_key_that_is_no_text_is_refused(variable: str) -> None
 def test_errors_name_file_section_and_setting(tmp_path: Path) -> None:
     """Also where the setting is deep in the file."""
     path = tmp_path / "a.yaml"
-    path.write_text("conversation: {policy: {block_form: UNSAFE}}\n")
-    with pytest.raises(ConfigError, match=r"a\.yaml.*conversation\.policy\.block_form"):
+    path.write_text("conversation: {policy: {lock_after_blocks: no}}\n")
+    with pytest.raises(ConfigError, match=r"a\.yaml.*conversation\.policy\.lock_after_blocks"):
         load_settings(path, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "conversation: {policy: {block_form: UNSAFE}}",
+            (
+                "conversation.policy has no setting block_form; "
+                "did you mean conversation.policy.block_from?"
+            ),
+        ),
+        (
+            "weights: w.toml",
+            (
+                "there is no setting weights; did you mean evaluation.weights or "
+                "conversation.weights or conversation.evaluation.weights?"
+            ),
+        ),
+        (
+            "evaluation: {model: local}",
+            (
+                "evaluation has no setting model; "
+                "did you mean evaluation.models or conversation.model?"
+            ),
+        ),
+        (
+            "service: {webhooks: [{url: 'http://localhost', secret_env: A, event: [block]}]}",
+            "service.webhooks.0 has no setting event; did you mean service.webhooks.0.events?",
+        ),
+        (
+            "evaluation: {endpoint: {prices: {m: {input: 1, output: 1, outptu: 1}}}}",
+            (
+                "evaluation.endpoint.prices.m has no setting outptu; "
+                "did you mean evaluation.endpoint.prices.m.output?"
+            ),
+        ),
+        ("conversation: {zzz: 1}", "conversation has no setting zzz."),
+        ("conversation: 5", "conversation must hold settings, each with its name."),
+        (
+            "service: {prot: 1, port: -1}",
+            (
+                "service.port: Input should be greater than or equal to 0. "
+                "service has no setting prot; did you mean service.port?"
+            ),
+        ),
+    ],
+)
+def test_an_unknown_setting_is_told_what_was_likely_meant(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    """The nearest name of its section, and the same name in others."""
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as failed:
+        load_settings(path, {})
+    assert str(failed.value) == f"{path}: Configuration: {complaint}"
+
+
+def test_files_are_looked_for_where_the_configuration_lies(tmp_path: Path, monkeypatch) -> None:
+    """Wherever the command is started; what is written goes to the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "a.yaml").write_text(
+        "conversation: {weights: w.toml, rules: [r.toml, /r.toml], store: 'sqlite:s.db'}\n"
+        "service: {weights_folder: ../fitted}\n"
+    )
+    settings = load_settings("etc/a.yaml", {})
+    assert settings.conversation.weights == "etc/w.toml"
+    assert settings.conversation.rules == ("etc/r.toml", "/r.toml")
+    assert settings.conversation.store == "sqlite:s.db"
+    assert settings.service.weights_folder == "etc/../fitted"
+    assert settings.service.quality_report == Settings().service.quality_report
+    named = load_settings("etc/a.yaml", {"PROMPTGUARD_CONVERSATION__WEIGHTS": "v.toml"})
+    assert named.conversation.weights == "v.toml"
+
+
+def test_only_settings_that_exist_name_files() -> None:
+    """What a configuration's folder is put before is text or a list of it."""
+    for section, name in FILES:
+        assert name in type(getattr(Settings(), section)).model_fields
+
+
+def test_a_weights_file_that_is_missing_is_named_in_full(tmp_path: Path, monkeypatch) -> None:
+    """So that one sees where it was looked for."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=f"{tmp_path}/w.toml"):
+        TurnJudge.open(ControllerConfig(weights="w.toml"))
 
 
 def test_errors_name_the_project_table(tmp_path: Path, monkeypatch) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from promptguard.errors import ConfigError
+from promptguard.setting_faults import readable
 from promptguard.settings import read_source
 
 LOCAL_MODEL = "local"
@@ -45,7 +46,7 @@ class _Settings(BaseModel):
         except ValidationError as error:
             if is_inner:  # the outermost section knows the whole name of the setting
                 raise
-            raise ConfigError(_readable(error)) from None
+            raise ConfigError(f"Configuration: {readable(error, type(self))}") from None
         finally:
             _is_inner.reset(token)
 
@@ -388,11 +389,3 @@ def load_settings(path: str | Path | None = None, env: Mapping[str, str] | None 
 def config_hash(config: BaseModel) -> str:
     """Return a short hash that is equal exactly for equal configurations."""
     return hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]
-
-
-def _readable(error: ValidationError) -> str:
-    faults = []
-    for item in error.errors(include_input=False, include_url=False):
-        where = ".".join(str(part) for part in item["loc"]) or "configuration"
-        faults.append(f"{where}: {item['msg']}")
-    return "Configuration: " + "; ".join(faults) + "."

@@ -18,14 +18,26 @@ FILE_VARIABLE = "PROMPTGUARD_CONFIG"
 FILE_NAME = "promptguard.yaml"
 PROJECT_FILE = "pyproject.toml"
 SECTIONS = ("evaluation", "conversation", "service")
+# Files that are read along with a configuration lie with it, wherever a command is started. What
+# is written, such as a store, goes to the working folder.
+FILES = (
+    ("conversation", "weights"),
+    ("conversation", "rules"),
+    ("service", "weights_folder"),
+    ("service", "quality_report"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Settings as they were written, and where: `where` opens every complaint about them."""
+    """Settings as they were written, and where: `where` opens every complaint about them.
+
+    `folder` is where relative names of files begin.
+    """
 
     values: Mapping[str, Any]
     where: str
+    folder: Path = Path()
 
 
 def read_source(
@@ -35,12 +47,13 @@ def read_source(
 
     Places: `path`, the file that PROMPTGUARD_CONFIG names, promptguard.yaml in `folder` (the
     working folder), and [tool.promptguard] in its pyproject.toml. `${NAME}` in a string is
-    replaced from the environment; a missing name is an error.
+    replaced from the environment; a missing name is an error. Files that a place names (`FILES`)
+    are looked for from its folder.
     """
     found = _read_place(path or env.get(FILE_VARIABLE), folder or Path())
     try:
         _check_keys(found.values)
-        values = _interpolated(found.values, env)
+        values = _anchored(_interpolated(found.values, env), found.folder)
     except ConfigError as error:
         raise ConfigError(f"{found.where}: {error}") from None
     variables = sorted(name for name in env if name.startswith(PREFIX) and "__" in name)
@@ -68,7 +81,7 @@ def _read_yaml(path: Path) -> Source:
         raise ConfigError(f"{path} is not valid YAML: {error}.") from None
     if not isinstance(body, dict):
         raise ConfigError(f"{path} must hold a mapping of settings.")
-    return Source(values=body, where=str(path))
+    return Source(values=body, where=str(path), folder=path.parent)
 
 
 def _read_project(path: Path) -> Source:
@@ -82,7 +95,7 @@ def _read_project(path: Path) -> Source:
     where = f"{path} [tool.promptguard]"
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table of settings.")
-    return Source(values=table, where=where)
+    return Source(values=table, where=where, folder=path.parent)
 
 
 def _text(path: Path) -> str:
@@ -122,6 +135,21 @@ def _interpolated(value: Any, env: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return re.sub(r"\$\{(\w+)\}", lambda match: _from_env(match[1], env), value)
     return value
+
+
+def _anchored(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the settings with the files they name from `folder`."""
+    for section, name in FILES:
+        inner = values.get(section)
+        if isinstance(inner, dict) and name in inner:
+            values = {**values, section: {**inner, name: _from_folder(inner[name], folder)}}
+    return values
+
+
+def _from_folder(value: object, folder: Path) -> object:
+    if isinstance(value, list):
+        return [_from_folder(item, folder) for item in value]
+    return str(folder / value) if isinstance(value, str) and value else value
 
 
 def _check_keys(value: object, path: tuple[str, ...] = ()) -> None:

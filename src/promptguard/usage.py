@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from promptguard.counts import counted
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
@@ -40,4 +42,4 @@ def cost_text(usage: Usage) -> str:
         return f"${usage.cost_usd:.4f}"
     if usage.unpriced_calls == usage.calls:
         return "cost unknown"
-    return f"${usage.cost_usd:.4f} and {usage.unpriced_calls} calls of unknown cost"
+    return f"${usage.cost_usd:.4f} and {counted(usage.unpriced_calls, 'call')} of unknown cost"

@@ -53,7 +53,7 @@ def test_a_failed_run_goes_on_with_resume(target, tmp_path) -> None:
     options = ("--conversations", "4", "--out", str(tmp_path))
     failed = run(*options)
     assert isinstance(failed.exception, ProviderError)
-    assert "2 conversations are logged" in str(failed.exception)
+    assert "keeps 2 conversations" in str(failed.exception)
     again = target()
     assert run(*options, "--resume").exit_code == 0
     assert again.calls == 4
@@ -107,7 +107,7 @@ def test_a_run_that_broke_off_tells_what_its_last_conversation_cost(target, tmp_
     """It is in no log."""
     target(fails_at=2)
     failed = run("--conversations", "2", "--out", str(tmp_path))
-    assert "The last one took 1 calls" in str(failed.exception)
+    assert "The last one took 1 call," in str(failed.exception)
 
 
 def test_report_and_plan_are_printed_as_json(target, tmp_path) -> None:

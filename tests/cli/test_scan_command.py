@@ -145,6 +145,8 @@ def test_a_growing_log_is_judged_only_where_it_is_new(
         "resumed": 3, "judged": 1, "flagged": 0, "failed": 0,
     }  # fmt: skip
     assert [line["id"] for line in lines(out)] == [0, 1, 2, 3]
+    result = run(config, source, "--out", out, "--resume")
+    assert "0 judged now, 4 before; in all 0 flagged, 0 failed." in result.output
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")

@@ -104,6 +104,17 @@ def test_a_store_that_cannot_be_written_stops_the_start(tmp_path) -> None:
     assert str(broken) in str(done.exception)
 
 
+@pytest.mark.parametrize("words", [["serve", "--port", "0"], ["sessions", "list"], ["doctor"]])
+def test_a_folder_given_as_the_store_is_said_to_be_one(
+    tmp_path, monkeypatch, words: list[str]
+) -> None:
+    """And that a file in it is wanted."""
+    monkeypatch.setenv("PROMPTGUARD_CONVERSATION__STORE", f"sqlite:{tmp_path}")
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code
+    assert f"{tmp_path} is a folder; name the file in it" in f"{done.output}{done.exception}"
+
+
 def test_a_busy_port_is_one_line_and_an_exit_code(tmp_path) -> None:
     """No traceback, no log, and what to do."""
     with socket.socket() as taken:

@@ -28,7 +28,7 @@ def test_validate_writes_three_reports_and_says_what_it_left_out(
         validate, data(tmp_path, 20, "{"), "--config", config, "--out", str(out), "--rounds", "10"
     )
     assert result.exit_code == 0
-    assert "20 cases, 0 borderline skipped, 1 bad lines" in result.output
+    assert "20 cases, 0 borderline skipped, 1 bad line." in result.output
     assert "line 21" in result.output
     assert {path.name for path in out.iterdir()} == {
         "outcomes.jsonl", "run.json", "report.json", "report.md", "report.html",

@@ -208,17 +208,27 @@ def test_turns_are_reviewed_by_keyboard(browser: Any, service: Served) -> None:
         assert "%" in page.locator(".card b").first.inner_text()
 
 
-@pytest.mark.parametrize("path", ["/", "/sessions", "/session?id=narrow", "/review", "/playground"])
-def test_a_page_fits_a_phone(browser: Any, service: Served, path: str) -> None:
-    """Nothing sticks out at the side, and no text of a chart is smaller than seven pixels."""
+SMALLEST = """() => Math.min(99, ...[...document.querySelectorAll('svg text')]
+    .map(e => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a))"""
+
+
+@pytest.mark.parametrize("width", [390, 820])
+@pytest.mark.parametrize(
+    "path", ["/", "/sessions", "/session?id=narrow", "/review", "/playground", "/quality"]
+)
+def test_a_page_fits_a_phone(browser: Any, service: Served, path: str, width: int) -> None:
+    """Nothing sticks out at the side, and no text of a chart is smaller than ten pixels."""
     service.say("narrow", BOMB)
-    with visiting(browser, service.url, width=390) as visit:
+    with visiting(browser, service.url, width=width) as visit:
         page = visit.open(path)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        smallest = """() => Math.min(99, ...[...document.querySelectorAll('svg text')]
-            .map(e => e.getBoundingClientRect().height))"""
-        assert page.evaluate(smallest) >= 7
-        visit.shoot(SCREENSHOTS / f"phone{path.partition('?')[0].replace('/', '-')}.png")
+        if path == "/playground":
+            page.get_by_label("Your message").fill(BOMB)
+            page.keyboard.press("Enter")
+            page.locator(".log .judged .chip").wait_for()
+            page.get_by_role("img", name="Evidence in all in nats").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(SMALLEST) >= 10
+        visit.shoot(SCREENSHOTS / f"{width}{path.partition('?')[0].replace('/', '-')}.png")
 
 
 def test_a_long_id_stays_in_its_column(browser: Any, service: Served) -> None:

@@ -153,5 +153,5 @@ def test_usages_add_up_and_keep_what_is_not_known() -> None:
     unknown = Usage(calls=1, unpriced_calls=1)
     assert cost_text(known) == "$0.5000"
     assert cost_text(unknown) == "cost unknown"
-    assert cost_text(known + unknown) == "$0.5000 and 1 calls of unknown cost"
+    assert cost_text(known + unknown) == "$0.5000 and 1 call of unknown cost"
     assert not (known + unknown).is_cost_known

@@ -75,6 +75,12 @@ def test_the_turn_in_its_context_is_passed_on() -> None:
     assert result.reason == "serves an attack 0.42 over 7 turns, older turns cut"
 
 
+def test_a_first_turn_is_one_turn() -> None:
+    """What was seen is counted as one says it."""
+    reading = ContextReading(turn=0.42, session=0.42, turns=1, is_truncated=False)
+    assert context(current_turn(context=reading)).reason == "serves an attack 0.42 over 1 turn"
+
+
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_a_likelier_attack_never_scores_lower(low: float, high: float) -> None:
     """The signal is monotone in the model's word, disguised or not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -226,7 +227,7 @@ def test_a_near_repeat_of_what_was_turned_down_scores(fate: dict[str, Any]) -> N
     """Refused, blocked or flagged: asking again is probing."""
     result = probing(current_turn(AGAIN, past=[past_turn(REQUEST, turn=3, **fate)]))
     assert result.score > 0.3
-    assert result.reason == "turn 3 again, 1 earlier attempts"
+    assert result.reason == "turn 3 again, 1 earlier attempt"
 
 
 def test_what_the_lock_alone_kept_back_may_be_asked_again() -> None:
@@ -313,6 +314,9 @@ def test_a_return_is_no_pivot() -> None:
     returned = coherence(current_turn(**turn, state={"segments": (earlier,)}))
     assert returned.score < 0.1 < pivot.score
     assert returned.reason == "risky return to turns 0-4 (peak risk 0.60)"
+    short = replace(earlier, first_turn=4)
+    returned = coherence(current_turn(**turn, state={"segments": (short,)}))
+    assert returned.reason == "risky return to turn 4 (peak risk 0.60)"
 
 
 def test_the_segment_being_talked_about_is_no_return() -> None:

@@ -94,6 +94,27 @@ def test_a_judged_turn_is_summed_up_for_lists() -> None:
     assert turn.words == "how long must the leeks cook?\nand soup?"
 
 
+@pytest.mark.parametrize(
+    ("reason", "listed"),
+    [
+        ("serves an attack 0.42 over 1 turn", "serves an attack over 1 turn"),
+        ("serves an attack 0.42 over 12 turns", "serves an attack over several turns"),
+        ("serves an attack 0.42 over 1,200 turns", "serves an attack over several turns"),
+        ("turn 4 again, 2 earlier attempts", "an earlier turn again, several earlier attempts"),
+        (
+            "risky return to turns 0-4 (peak risk 0.60)",
+            "risky return to an earlier turn (peak risk)",
+        ),
+        ("rule EN-12, AML.T0051.000", "rule EN-12, AML.T0051.000"),
+    ],
+)
+def test_reasons_of_a_kind_are_listed_alike(reason: str, listed: str) -> None:
+    """Whatever was scored, counted or pointed at; names keep their numbers."""
+    evidence = (Evidence(turn=1, signal="semantic", nats=3.0, reason=reason),)
+    (turn,) = turns_of(KEY, [entry(verdict=judged(evidence=evidence))])
+    assert turn.reason == listed
+
+
 def test_a_poisoned_content_is_the_reason_where_no_signal_speaks() -> None:
     """Else the fault that kept it from being judged."""
     finding = ContentFinding(index=0, origin="tool", risk=0.9, action=Action.STRIP, reason="orders")

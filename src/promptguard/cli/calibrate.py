@@ -20,6 +20,7 @@ from promptguard.cli.labelled_data import (
 )
 from promptguard.cli.progress import counting
 from promptguard.cli.stored import config_option
+from promptguard.counts import counted
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _priors(
 def _write(found: list[CalibratedPriors], config: ControllerConfig, out: Path, count: int) -> None:
     from promptguard.validation.calibrate import with_budgets, write_weights
 
-    note = f"budgets calibrated on {count} benign conversations"
+    note = f"budgets calibrated on {counted(count, 'benign conversation')}"
     write_weights(with_budgets(configured_weights(config), found, note), out)
 
 
@@ -146,7 +147,9 @@ def _show_priors(found: list[CalibratedPriors], out: str | None, *, as_json: boo
             click.echo(f"  Too few benign cases with a turn of: {', '.join(missing)}; kept.")
     if out is not None:
         # Without the budget the preset's own point would hold, and the file change nothing.
-        section = conversation_section(weights=out, false_positive_budget=found[0].share)
+        section = conversation_section(
+            weights=str(Path(out).absolute()), false_positive_budget=found[0].share
+        )
         click.echo(f"Wrote {out}; put this into the configuration file:\n\n{section}")
 
 

@@ -10,6 +10,7 @@ import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_BLOCK, EXIT_CAUTION
 from promptguard.cli.stored import config_option
+from promptguard.counts import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -211,8 +212,9 @@ def _show_cost(metrics: ReciprocityMetrics, out: Console) -> None:
 
     if metrics.usage.calls or metrics.cache_hits:
         out.print(
-            f"{metrics.usage.calls} calls, {metrics.usage.input_tokens} tokens in, "
-            f"{metrics.usage.output_tokens} out, {cost_text(metrics.usage)}, "
+            f"{counted(metrics.usage.calls, 'call')}, "
+            f"{counted(metrics.usage.input_tokens, 'token')} in, "
+            f"{metrics.usage.output_tokens:,} out, {cost_text(metrics.usage)}, "
             f"{metrics.cache_hits} from the cache"
         )
     report = metrics.cascade

@@ -31,6 +31,7 @@ from promptguard.config import (
     Settings,
     load_settings,
 )
+from promptguard.counts import counted
 from promptguard.errors import PromptGuardError, StoreError
 
 _COLOURS = {"ok": "green", "info": "blue", "broken": "red"}
@@ -179,7 +180,7 @@ def _examine_cache(config: PromptGuardConfig) -> str:
     cache.close()
     if status.faults:
         raise StoreError(f"{config.cache.path} failed; it is begun anew where it was corrupt.")
-    return f"{status.entries} judgements, {status.size_bytes} bytes"
+    return f"{counted(status.entries, 'judgement')}, {counted(status.size_bytes, 'byte')}"
 
 
 def _examine_endpoint(model: str, endpoint: EndpointConfig) -> str:

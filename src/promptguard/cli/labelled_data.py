@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
+from promptguard.counts import counted
 from promptguard.errors import DataError
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ def read_dataset(
         seed=seed,
     )
     click.echo(
-        f"{len(dataset.cases)} cases, {dataset.skipped} borderline skipped, "
-        f"{len(dataset.faults)} bad lines.",
+        f"{counted(len(dataset.cases), 'case')}, {dataset.skipped:,} borderline skipped, "
+        f"{counted(len(dataset.faults), 'bad line')}.",
         err=True,
     )
     for fault in dataset.faults[:MOST_FAULTS]:

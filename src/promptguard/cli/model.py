@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptguard.cli import EXIT_ALLOW
+from promptguard.counts import counted
 from promptguard.errors import ModelError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def describe(artifact: Artifact) -> Iterator[str]:
     for name, digest in manifest.sha256.items():
         yield f"{name}: {_size(artifact.folder / name)}, sha256 {digest[:16]}"
     records = sum(manifest.data.values())
-    yield f"trained on {records:,} records of {len(manifest.data)} sources"
+    yield f"trained on {counted(records, 'record')} of {counted(len(manifest.data), 'source')}"
     yield ""
     yield f"{'output':14} {'alone':>16} {'both readers':>26} {'threshold':>10}"
     for name, fit in manifest.calibration.items():
@@ -122,7 +123,7 @@ def examine(artifact: Artifact) -> Iterator[str]:
 
     if damaged := artifact.damaged():
         raise ModelError(f"{', '.join(damaged)}: missing or changed; reinstall promptguard.")
-    yield f"{len(artifact.manifest.sha256)} files are as the manifest says"
+    yield f"as the manifest says: {counted(len(artifact.manifest.sha256), 'file')}"
     encoder = Readers(artifact)
     readings = encoder.read_messages((*INNOCENT, *ATTACKS))
     yield "the model loads and judges"
@@ -156,7 +157,7 @@ def _measured_lines(artifact: Artifact) -> Iterator[str]:
         return
     own, model = artifact.manifest.identity, found.manifest.model
     whose = "" if model == own else f", with another model ({model})"
-    yield f"measured on {found.cases:,} test cases{whose}; value (95 % interval)"
+    yield f"measured on {counted(found.cases, 'test case')}{whose}; value (95 % interval)"
     for summary in found.contenders:
         yield f"{summary.name}:"
         for label, value in headline_rows(summary):

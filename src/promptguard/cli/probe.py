@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptguard.cli.stored import config_option
+from promptguard.counts import counted
 from promptguard.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -131,11 +132,11 @@ def _broken_off(error: ProviderError, journal: ProbeJournal) -> ProviderError:
 
     kept = len(journal.records())
     advice = (
-        f"{kept} conversations are logged in {journal.folder}; go on with --resume."
+        f"{journal.folder} keeps {counted(kept, 'conversation')}; go on with --resume."
         if kept
         else "No conversation is logged; start the same command again."
     )
-    lost = f" The last one took {error.usage.calls} calls, {cost_text(error.usage)}."
+    lost = f" The last one took {counted(error.usage.calls, 'call')}, {cost_text(error.usage)}."
     return ProviderError(
         f"{error} {advice}{lost if error.usage.calls else ''}", provider=error.provider
     )
@@ -167,7 +168,7 @@ async def _run(
                 journal.add(step)
                 found += step.record.is_contradiction
                 spent += step.record.usage
-                status = f"{target}: {found} contradictions, {cost_text(spent)}"
+                status = f"{target}: {counted(found, 'contradiction')}, {cost_text(spent)}"
                 progress.update(bar, advance=1, description=status)
     finally:
         await provider.close()
@@ -203,8 +204,9 @@ def _show_plan(plan: ProbePlan, target: str, *, as_json: bool) -> None:
         click.echo(json.dumps({**body, "openings": rows}, indent=2, ensure_ascii=False))
         return
     click.echo(
-        f"{plan.conversations} conversations with {target} on {len(plan.topics)} topics, "
-        f"at most {most} calls of {plan.max_tokens} tokens each"
+        f"{counted(plan.conversations, 'conversation')} with {target} "
+        f"on {counted(len(plan.topics), 'topic')}, at most {counted(most, 'call')} of "
+        f"{counted(plan.max_tokens, 'token')} each"
     )
     for row in rows:
         click.echo(f"{row['id']}  {row['topic']}: {row['opening']}")

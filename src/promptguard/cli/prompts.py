@@ -11,6 +11,7 @@ import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION
 from promptguard.cli.stored import config_option
+from promptguard.counts import counted
 
 if TYPE_CHECKING:
     from promptguard.cli.labelled_data import Reading
@@ -194,13 +195,13 @@ def compare(
 def _show_comparison(found: VersionComparison) -> None:
     from promptguard.usage import cost_text
 
-    click.echo(f"{found.records} records")
+    click.echo(counted(found.records, "record"))
     for letter, result in (("A", found.first), ("B", found.second)):
         click.echo(
-            f"{letter} {result.version.name}: {result.true_positives} attacks blocked, "
+            f"{letter} {result.version.name}: {counted(result.true_positives, 'attack')} blocked, "
             f"{result.false_negatives} passed; {result.true_negatives} benign passed, "
             f"{result.false_positives} blocked; {result.failed} failed; "
-            f"{result.usage.calls} calls, {cost_text(result.usage)}"
+            f"{counted(result.usage.calls, 'call')}, {cost_text(result.usage)}"
         )
     click.echo(
         f"only A right {found.only_first_right}, only B right {found.only_second_right}, "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION, EXIT_ERROR
+from promptguard.counts import counted
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def validate(ctx: click.Context, folder: Path | None, semantic: bool, as_json: b
     for result in results:
         click.echo(_example_as_json(result) if as_json else _example_as_text(result))
     if not as_json:
-        click.echo(f"{right} of {len(results)} examples are judged as expected")
+        click.echo(f"judged as expected: {right} of {counted(len(results), 'example')}")
     ctx.exit(EXIT_ALLOW if right == len(results) else EXIT_CAUTION)
 
 

@@ -129,8 +129,10 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _summary(counts: ScanCounts) -> str:
-    before = f", {counts.resumed} kept from before" if counts.resumed else ""
-    return f"{counts.judged} judged, {counts.flagged} flagged, {counts.failed} failed{before}."
+    found = f"{counts.flagged} flagged, {counts.failed} failed"
+    if counts.resumed:
+        return f"{counts.judged} judged now, {counts.resumed} before; in all {found}."
+    return f"{counts.judged} judged, {found}."
 
 
 def _kept(counts: ScanCounts, out: str) -> str:

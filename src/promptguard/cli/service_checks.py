@@ -115,6 +115,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 def require_writable(path: Path) -> None:
     """Raise ConfigError where the file cannot be written, or not be made."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; name the file in it: {path}/NAME.")
     if path.exists():
         if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
             raise ConfigError(f"{path} cannot be written; change its rights or the setting.")

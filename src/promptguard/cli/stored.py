@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
+from promptguard.counts import counted
 from promptguard.errors import PromptGuardError, SessionNotFound
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ def complete_sessions(
     except PromptGuardError:
         return []
     return [
-        CompletionItem(state.session_id, help=f"{state.mode.name}, {state.turn_count} turns")
+        CompletionItem(
+            state.session_id, help=f"{state.mode.name}, {counted(state.turn_count, 'turn')}"
+        )
         for state in found
         if state.session_id.startswith(incomplete)
     ]

@@ -22,6 +22,7 @@ from promptguard.cli.labelled_data import (
 )
 from promptguard.cli.progress import counting
 from promptguard.cli.stored import config_option
+from promptguard.counts import counted
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _show(tuned: Tuned, fitted: FittedSettings | None, out: str, *, as_json: boo
         return
     click.echo(
         f"Wrote {out}, version {tuned.weights.version}; put this into the configuration file:\n\n"
-        + conversation_section(weights=out)
+        + conversation_section(weights=str(Path(out).absolute()))
     )
 
 
@@ -166,6 +167,7 @@ def _feedback(url: str, first_index: int) -> tuple[Case, ...]:
 
     found = asyncio.run(read())
     click.echo(
-        f"{len(found.cases)} labelled sessions, {found.without_text} more without text.", err=True
+        f"{counted(len(found.cases), 'labelled session')}, {found.without_text} more without text.",
+        err=True,
     )
     return found.cases

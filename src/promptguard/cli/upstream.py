@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import httpx
 
 from promptguard.config import Settings
+from promptguard.counts import counted
 from promptguard.errors import ConfigError, ProviderError
 from promptguard.providers import Endpoint, ProviderRow, open_endpoint
 from promptguard.providers.faults import rejected
@@ -74,7 +75,7 @@ def _counted(response: httpx.Response, provider: ProviderRow) -> str:
     if not isinstance(models, list | None):
         raise _incompatible(provider, "answers with something that is not a list of models")
     count = len(models or ())
-    return f"{count} model{'' if count == 1 else 's'} offered"
+    return f"{counted(count, 'model')} offered"
 
 
 def _incompatible(provider: ProviderRow, what: str) -> ProviderError:

@@ -13,6 +13,7 @@ import click
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION, EXIT_ERROR
 from promptguard.cli.labelled_data import Reading, data_options, jobs_or_default, read_dataset
 from promptguard.cli.progress import counting
+from promptguard.counts import counted
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
@@ -178,10 +179,9 @@ def _show(report: Report, folder: Path) -> None:
         click.echo(f"\n{summary.name}: {summary.judged} judged, {summary.failed} failed")
         for name, value in headline_rows(summary):
             click.echo(f"  {name:52} {value}")
-        click.echo(
-            f"  {summary.missed.count} attacks missed and {summary.false_alarms.count} benign "
-            "records flagged; the report lists them."
-        )
+        missed = counted(summary.missed.count, "attack")
+        flagged = counted(summary.false_alarms.count, "benign record")
+        click.echo(f"  {missed} missed and {flagged} flagged; the report lists them.")
     for pair in report.pairings:
         click.echo(
             f"{pair.first} against {pair.second}: only the first right {pair.only_first_right}, "

@@ -140,7 +140,7 @@ def trial_cases() -> tuple[TrialCase, ...]:
     try:
         return _CASES.validate_json(raw)
     except ValidationError as error:
-        raise DataError(f"The trial cases are broken: {error.error_count()} faults.") from None
+        raise DataError(f"The trial cases are broken (faults: {error.error_count()}).") from None
 
 
 def prompt_hash(text: str) -> str:

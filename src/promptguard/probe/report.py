@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
+from promptguard.counts import counted
 from promptguard.errors import InputError
 from promptguard.probe.record import ProbeRecord
 from promptguard.rubrics.contradiction import RubricVerdict
@@ -122,11 +123,12 @@ def _summary(report: ProbeReport) -> str:
     total, usage = report.total, report.usage
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in report.verdicts)
     return (
-        f"{total.contradictions} of {total.n} conversations hold a contradiction: "
+        f"{total.contradictions} of {counted(total.n, 'conversation')} hold a contradiction: "
         f"{total.share:.1%} (Wilson {total.low:.1%} to {total.high:.1%}, "
         f"bootstrap over topics {report.low:.1%} to {report.high:.1%}). "
-        f"Verdicts: {verdicts}. {usage.calls} calls, {usage.input_tokens} tokens in, "
-        f"{usage.output_tokens} out, {cost_text(usage)}."
+        f"Verdicts: {verdicts}. {counted(usage.calls, 'call')}, "
+        f"{counted(usage.input_tokens, 'token')} in, {usage.output_tokens:,} out, "
+        f"{cost_text(usage)}."
     )
 
 

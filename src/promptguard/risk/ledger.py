@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from promptguard.config import PolicyConfig
+from promptguard.counts import counted
 from promptguard.errors import ConfigError
 from promptguard.risk.weights import MemoryWeights, Weights
 from promptguard.state import Ledger, LedgerEntry, Lock, SessionState
@@ -97,7 +98,7 @@ def _lock(
     blocked = state.profile.blocked + int(is_blocked)
     if not is_blocked or not locks(policy, blocked=blocked, is_hard=is_hard):
         return None
-    why = "hard violation" if is_hard else f"{blocked} blocked turns"
+    why = "hard violation" if is_hard else counted(blocked, "blocked turn")
     return Lock(turn=turn, reason=why)
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from promptguard.errors import ConfigError
+from promptguard.setting_faults import readable
 from promptguard.verdict import Evidence, Mode, SignalScore
 
 _HAIR = 1e-6  # above the line, whatever rounding does
@@ -228,10 +229,8 @@ def load_weights(path: Path) -> Weights:
         body = tomllib.loads(path.read_text(encoding="utf-8"))
         return Weights.model_validate(body)
     except OSError:
-        raise ConfigError(f"Cannot read the weights file {path}.") from None
+        raise ConfigError(f"Cannot read the weights file {path.absolute()}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
     except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "file"
-        raise ConfigError(f"{path}: {where}: {fault['msg']}.") from None
+        raise ConfigError(f"{path}: {readable(error, Weights)}") from None

@@ -9,6 +9,7 @@ from statistics import NormalDist
 
 from markupsafe import Markup
 
+from promptguard.counts import counted
 from promptguard.runs.report import Attribution, Bin, Mistake
 from promptguard.runs.svg import Point, colour, drawing, element, label, polyline
 
@@ -57,7 +58,7 @@ def reliability_plot(bins: Sequence[Bin]) -> Markup:
             "circle",
             element(
                 "title",
-                f"{each.count} cases, predicted {each.mean_score:.2f}, "
+                f"{counted(each.count, 'case')}, predicted {each.mean_score:.2f}, "
                 f"observed {each.attack_share:.2f}",
             ),
             cx=_x(each.mean_score),
@@ -79,7 +80,7 @@ def histogram(counts: Sequence[int]) -> Markup:
     bars = [
         element(
             "rect",
-            element("title", f"{count} attacks"),
+            element("title", counted(count, "attack")),
             x=_x(n * wide) + 1,
             y=_y(count / most),
             width=_x(wide) - _x(0) - 2,

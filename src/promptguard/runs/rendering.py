@@ -8,6 +8,7 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from promptguard.counts import counted
 from promptguard.runs import plots
 from promptguard.runs.intervals import Measure
 from promptguard.runs.report import Group, Headline, Mistake, Report, Summary
@@ -145,6 +146,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {
+        "counted": counted,
         "headline_rows": headline_rows,
         "group_rows": group_rows,
         "markdown_table": markdown_table,

@@ -16,6 +16,7 @@ from enum import StrEnum
 from starlette.requests import HTTPConnection
 
 from promptguard.config import KeyConfig
+from promptguard.counts import counted
 from promptguard.errors import ConfigError
 from promptguard.service.errors import ApiError
 
@@ -160,7 +161,8 @@ class CallerSlots:
             if used >= most:
                 raise ApiError(
                     429,
-                    f"{who} has {most} requests under way, which is its limit; wait for one.",
+                    f"{who} has {counted(most, 'request')} under way, which is its limit; "
+                    "wait until one is answered.",
                     code="too_many_at_once",
                     headers={"retry-after": "1"},
                 )

@@ -190,7 +190,8 @@ def context(ctx: TurnContext) -> SignalScore:
     if reading is None:
         return SignalScore(name="context", score=0.0)
     cut = ", older turns cut" if reading.is_truncated else ""
-    reason = f"serves an attack {reading.turn:.2f} over {reading.turns} turns{cut}"
+    turns = f"{reading.turns} turn{'' if reading.turns == 1 else 's'}"
+    reason = f"serves an attack {reading.turn:.2f} over {turns}{cut}"
     parts = {"turns": float(reading.turns), "session": reading.session}
     return SignalScore(name="context", score=reading.turn, reason=reason, parts=parts)
 

@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from promptguard.counts import counted
 from promptguard.protocols import FilReading, Subject, Subjects, TurnContext
 from promptguard.signals import SIGNALS, clipped, noisy_or, read_tuning
 from promptguard.signals.wording import without_frames
@@ -139,8 +140,9 @@ def system_rules(ctx: TurnContext) -> SignalScore:
     rules = _rule_terms(ctx.rules)
     shared = ctx.subjects.now.terms & rules
     score = min(1.0, len(shared) / _ENOUGH)
+    terms = f"{len(shared)} term{'' if len(shared) == 1 else 's'}"
     return SignalScore(
-        name="system_rules", score=score, reason=f"{len(shared)} terms of what the prompt protects"
+        name="system_rules", score=score, reason=f"{terms} of what the prompt protects"
     )
 
 
@@ -242,7 +244,7 @@ def probing(ctx: TurnContext) -> SignalScore:
     if is_disguised:
         score = noisy_or((score, score * tuning.disguise_weight))
     how = "again in disguise" if is_disguised else "again"
-    reason = f"turn {closest.turn} {how}, {len(attempts)} earlier attempts"
+    reason = f"turn {closest.turn} {how}, {counted(len(attempts), 'earlier attempt')}"
     return SignalScore(
         name="probing", score=score, reason=reason, parts={"attempts": float(len(attempts))}
     )
@@ -325,14 +327,18 @@ def coherence(ctx: TurnContext) -> SignalScore:
         return SignalScore(
             name="coherence",
             score=1.0 - closeness,
-            reason=f"risky return to turns {segment.first_turn}-{segment.last_turn} "
-            f"(peak risk {segment.peak_risk:.2f})",
+            reason=f"risky return to {_turns_of(segment)} (peak risk {segment.peak_risk:.2f})",
             parts={"distance": distance, "return_cosine": closeness},
         )
-    reason = f"risky pivot, distance {distance:.2f} from the last {len(recent)} turns"
+    reason = f"risky pivot, distance {distance:.2f} from {counted(len(recent), 'recent turn')}"
     return SignalScore(
         name="coherence", score=distance, reason=reason, parts={"distance": distance}
     )
+
+
+def _turns_of(segment: TopicSummary) -> str:
+    first, last = segment.first_turn, segment.last_turn
+    return f"turn {first}" if first == last else f"turns {first}-{last}"
 
 
 def _nearest_segment(

@@ -52,7 +52,8 @@ _NAME_CHARS = 40
 _MOST_TAGS = 10
 _TAG_CHARS = 20
 _SCORE = re.compile(r"\s+(?:\(\d+\.\d+\)|\d+\.\d+\b)")
-_COUNT = re.compile(r"(?<![\w.-])\d+\b")
+_PLACE = re.compile(r"\bturns? \d+(?:-\d+)?\b")
+_COUNT = re.compile(r"(?<![\w.-])(?!1 )\d[\d,]*\b")
 TURN_COLUMNS = (
     "tenant, session_id, turn, position, second, action, severity, turn_risk, signal, reason, "
     "tags, language, key_name, latency_ms, is_demo, label, words"
@@ -273,7 +274,7 @@ def _turn(
 
 def _without_numbers(reason: str) -> str:
     """Return a reason as it is the same for all turns of its kind: scores and counts differ."""
-    return _COUNT.sub("several", _SCORE.sub("", reason))
+    return _COUNT.sub("several", _PLACE.sub("an earlier turn", _SCORE.sub("", reason)))
 
 
 def _printable(text: str) -> str:

@@ -90,6 +90,8 @@ class SqliteFile:
 
     def explain(self, error: sqlite3.Error | OSError) -> StoreError:
         """Return what is wrong in words that say what to do."""
+        if self.path.is_dir():
+            return StoreError(f"{self.path} is a folder; name the file in it: {self.path}/NAME.db.")
         if isinstance(error, OSError):
             return StoreError(
                 f"Cannot create {self.path} ({error.strerror}); choose a folder that exists and "

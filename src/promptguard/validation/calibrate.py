@@ -13,6 +13,7 @@ from pathlib import Path
 
 import tomli_w
 
+from promptguard.counts import counted
 from promptguard.errors import ConfigError, DataError
 from promptguard.risk.weights import BudgetPriors, Priors, Weights
 from promptguard.validation.contenders import Outcome
@@ -57,7 +58,7 @@ def conformal(scores: Sequence[float], share: float) -> Conformal:
     rank = math.ceil((n + 1) * (1 - share) - 1e-9)
     if rank > n or not n:
         raise DataError(
-            f"A budget of {share:.2%} needs at least {least_cases(share)} benign cases, "
+            f"A budget of {share:.2%} needs at least {counted(least_cases(share), 'benign case')}, "
             f"there are {n}; give more data or a larger budget."
         )
     return Conformal(
@@ -149,8 +150,9 @@ def calibrate_priors(
     if any(math.isinf(bound.threshold) for bound in bounds.values()):
         vetoed = sum(trace.hard_turn is not None for trace in benign)
         raise DataError(
-            f"The rules alone block {vetoed} of {len(benign)} benign conversations, more than a "
-            f"budget of {share:.2%}; no prior can keep it. Look at the rules, or raise the budget."
+            f"The rules alone block {vetoed} of {counted(len(benign), 'benign conversation')}, "
+            f"more than a budget of {share:.2%}; no prior can keep it. Look at the rules, or raise "
+            "the budget."
         )
     # Just below the prior that blocks the case at the threshold.
     found = {kind.value: bar - bound.threshold - 1e-6 for kind, bound in bounds.items()}

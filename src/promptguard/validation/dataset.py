@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from promptguard.conversation import Message, Role
+from promptguard.counts import counted
 from promptguard.errors import DataError, InputError
 from promptguard.protocols import SessionKey, SessionQuery, SessionStore
 from promptguard.records import Fault, FieldMap, Record, input_files, read_records
@@ -161,7 +162,7 @@ def _sample_note(drawn: int, of: int, per_source: int | None, seed: int) -> str:
     if drawn == of:
         return ""
     how = "" if per_source is None else f", at most {per_source} of each source and label"
-    return f"{drawn} of {of} cases{how}, drawn with seed {seed}"
+    return f"{drawn} of {counted(of, 'case')}{how}, drawn with seed {seed}"
 
 
 def _sampled(cases: list[Case], sample: int | None, seed: int) -> tuple[Case, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from promptguard.config import ControllerConfig
+from promptguard.counts import counted
 from promptguard.risk.weights import Weights, load_weights, shipped_weights
 from promptguard.runs.report import (
     BadLine,
@@ -213,13 +214,14 @@ def _warnings(dataset: Dataset, outcomes: Outcomes) -> Iterator[str]:
     benign = len(dataset.cases) - attacks
     if min(attacks, benign) < LEAST_OF_BOTH:
         yield (
-            f"Only {attacks} attacks and {benign} benign records: with fewer than "
-            f"{LEAST_OF_BOTH} of each the numbers say little, and no intervals are given."
+            f"Only {counted(attacks, 'attack')} and {counted(benign, 'benign record')}: with fewer "
+            f"than {LEAST_OF_BOTH} of each the numbers say little, and no intervals are given."
         )
     for name, found in outcomes.items():
         failed = sum(bool(outcome.error) for outcome in found)
         if failed:
-            yield f"{name} could not judge {failed} of {len(found)} records; they count nowhere."
+            all_of_them = counted(len(found), "record")
+            yield f"{name} could not judge {failed:,} of {all_of_them}; these count nowhere."
 
 
 def _weights(contender: Contender) -> Weights | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from promptguard.conversation import Role
+from promptguard.counts import counted
 from promptguard.errors import DataError
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.fil.fitting import (
@@ -175,7 +176,8 @@ def _finished(
         "version": next_version(present.version),
         "budgets": [budget.model_dump() for budget in budgets],
         "fitted_on": (
-            f"{attacks} attacks and {len(traces) - attacks} benign conversations from "
+            f"{counted(attacks, 'attack')} and "
+            f"{counted(len(traces) - attacks, 'benign conversation')} from "
             f"{', '.join(names[:12])}{' and others' if len(names) > 12 else ''}; {folds}-fold "
             f"cross-validated AUC {after.auc:.3f}, recall {after.recall_at_1:.3f} at 1 % and "
             f"{after.recall_at_5:.3f} at 5 % false positives"

@@ -153,7 +153,7 @@ def test_a_replay_lists_only_turns_that_differ() -> None:
     same, ours = make_verdict(turn=1), make_verdict(turn=2)
     theirs = make_verdict(turn=2, mode=Mode.CRITICAL, action=Action.BLOCK)
     shown = replay_html(replay_view("s", [(same, same), (ours, theirs)]), "Preset strict")
-    assert "1 of 2 turns differ" in shown
+    assert "1 of 2 turns." in shown
     assert "CRITICAL" in shown
     assert "same mode and the same action" in replay_html(
         replay_view("s", [(same, same)]), "Preset strict"

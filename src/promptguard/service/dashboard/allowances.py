@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
+from promptguard.counts import counted
 from promptguard.decisions import Allowance, text_hash
 from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey, SessionLabel
@@ -83,7 +84,7 @@ class AllowForm:
             self.said.content = str(notice(str(error), "bad"))
             return
         self.said.content = str(
-            notice(f"The text of turn {turn} passes for {days} day{'s' if days > 1 else ''}.")
+            notice(f"The text of turn {turn} passes for {counted(days, 'day')}.")
         )
 
 

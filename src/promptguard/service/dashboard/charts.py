@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from promptguard.counts import counted
 from promptguard.runs.svg import element
 from promptguard.service.dashboard.templates import nats_text, render
 from promptguard.state import ModeEntry
@@ -21,7 +22,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 84, 38, 28
 _MOST_POINTS = 600
 _INSET = 12
 _TICK_WIDTH = 50
-_FLAG_WIDTH = 92
+_FLAG_WIDTH = 112
 _BAR_ROW, _BAR_LABEL, _BAR_VALUE = 20, 118, 44
 _LEAST_SCALE = 2.0
 
@@ -48,7 +49,9 @@ class Bar:
 
 def sparkline(risks: Sequence[float], mode: Mode, *, width: int = 120, height: int = 28) -> Markup:
     """Draw the last risks of a session, the newest at the right."""
-    title = f"Risk of the last {len(risks)} turns, now {risks[-1]:.2f}" if risks else "No turns yet"
+    title = "No turns yet"
+    if risks:
+        title = f"Risk of {counted(len(risks), 'recent turn')}, now {risks[-1]:.2f}"
     parts = [element("title", title)]
     if risks:
         step = (width - 8) / max(1, len(risks) - 1)
@@ -111,7 +114,7 @@ def trajectory(
     )
 
 
-def evidence_bars(bars: Sequence[Bar], *, title: str, width: int = 310) -> Markup:
+def evidence_bars(bars: Sequence[Bar], *, title: str, width: int = 350) -> Markup:
     """Draw evidence in nats around zero: to the right for an attack, to the left against it."""
     if not bars:
         return render("parts", "quiet", "No evidence either way.")
@@ -256,6 +259,6 @@ def _in_words(points: Sequence[Point], entered: Sequence[ModeEntry]) -> str:
     if not points:
         return "No turns yet."
     last = points[-1]
-    summary = f"Risk over {len(points)} turns, last {last.risk:.2f} ({last.mode.name})."
+    summary = f"Risk over {counted(len(points), 'turn')}, last {last.risk:.2f} ({last.mode.name})."
     reached = [f"{e.mode.name} at turn {e.turn}" for e in entered if e.mode is not Mode.SAFE]
     return summary + (f" First reached: {', '.join(reached)}." if reached else "")

@@ -317,8 +317,8 @@ class Playground:
             "evidence",
             state,
             trajectory(self.points, starts, state.entered, width=520),
-            evidence_bars(added, title="Evidence of this turn in nats", width=420),
-            evidence_bars(whole, title="Evidence in all in nats", width=420),
+            evidence_bars(added, title="Evidence of this turn in nats"),
+            evidence_bars(whole, title="Evidence in all in nats"),
             session_url(self.base, self.key),
         )
 

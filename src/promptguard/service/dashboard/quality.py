@@ -88,7 +88,7 @@ def shares_html(states: Sequence[SessionState]) -> Markup:
     shares = shares_of(states)
     risky = sum(state.mode >= _RISKY_FROM for state in states)
     bars = [Bar(name=share.signal, nats=share.risky_nats) for share in shares]
-    drawn = evidence_bars(bars, title="Mean evidence in risky sessions", width=420)
+    drawn = evidence_bars(bars, title="Mean evidence in risky sessions")
     mode = _RISKY_FROM.name
     return render("quality", "shares", shares, len(states), risky, mode, _NOTABLE_NATS, drawn)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from promptguard.counts import counted
 from promptguard.verdict import Action, Mode, Span
 
 _ROOT = Path(str(files("promptguard") / "data" / "dashboard"))
@@ -86,6 +87,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "action_word": action_word,
+        "counted": counted,
         "cut": _cut,
         "iso_time": _iso_time,
         "marked": marked,

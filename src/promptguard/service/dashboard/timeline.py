@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
+from promptguard.counts import counted
 from promptguard.queries import Bucket
 from promptguard.runs.svg import element
 
@@ -23,7 +24,8 @@ def flagged_timeline(
     """Draw blocked, stripped and steered turns over time."""
     tallest = max((b.blocked + b.stripped + b.steered for b in buckets), default=0)
     total = sum(b.blocked + b.stripped + b.steered for b in buckets)
-    title = f"{total} turns blocked, stripped or steered over time, at most {tallest} at once"
+    turns = counted(total, "turn")
+    title = f"{turns} blocked, stripped or steered over time, at most {tallest} at once"
     return _timeline(buckets, width_s, link, KINDS, title, tallest)
 
 
@@ -32,7 +34,7 @@ def turns_timeline(
 ) -> Markup:
     """Draw all turns over time."""
     tallest = max((b.turns for b in buckets), default=0)
-    title = f"{sum(b.turns for b in buckets)} turns over time, at most {tallest} at once"
+    title = f"{counted(sum(b.turns for b in buckets), 'turn')} over time, at most {tallest} at once"
     return _timeline(buckets, width_s, link, (("turns", "turns"),), title, tallest, height=120)
 
 

@@ -132,7 +132,7 @@ def turn_html(card: Card) -> Markup:
     """Return a turn with its verdict beside it."""
     views = read_text(card.user) if card.user else None
     evidence = () if card.verdict is None else card.verdict.evidence
-    bars = evidence_bars(bars_of(evidence), title="Evidence in nats")
+    bars = evidence_bars(bars_of(evidence), title="Evidence in nats", width=310)
     strongest = [
         each for each in _by_nats(evidence) if each.reason and abs(each.nats) >= _STRONG_NATS
     ]
@@ -156,8 +156,8 @@ def explanation_html(explanation: ExplanationView) -> Markup:
         "explanation",
         explanation,
         counterfactual(explanation),
-        evidence_bars(by_signal, title="Evidence by signal in nats", width=350),
-        evidence_bars(by_turn, title="Evidence by turn in nats", width=350),
+        evidence_bars(by_signal, title="Evidence by signal in nats"),
+        evidence_bars(by_turn, title="Evidence by turn in nats"),
     )
 
 

@@ -72,7 +72,10 @@ class WhatIfPanel:
 
     async def on_count(self) -> None:
         """Begin to count, unless a count is under way."""
-        if not self.chosen or not self.visitor.may(Scope.READ):
+        if not self.visitor.may(Scope.READ):
+            return
+        if not self.chosen:
+            self._say("Choose the settings to try first.")
             return
         if self._job is not None and self._job.is_running:
             self._say("A count is under way; cancel it first.")
