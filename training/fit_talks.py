@@ -6,8 +6,8 @@ Runs the engine as it ships, the thorough reader where it is asked, over talks t
 reader (held-out records and whole development sources) and fits the scores of their later turns.
 Turns of an attack count from its first open turn on where that is known, else its last. A prior
 holds its share for whole talks: an innocent talk counts by its highest turn. Innocent twins of an
-attack, made to look like one, are allowed five times the share of ordinary talks; the stricter of
-the two priors holds.
+attack, made to look like one, are allowed five times the share of ordinary talks, those of held-out
+records and those of development sources each; the strictest prior holds.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ BOUNDS = {
 }
 CONTEXT_LIMIT = 3.2
 TWIN_SHARE = 5
+ORDINARY = "ordinary"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Turn:
     source: str
     label: int
     scores: dict[str, float]
-    is_twin: bool
+    kind: str
 
 
 def is_usable(record: dict[str, Any], name: str) -> bool:
@@ -97,7 +98,8 @@ def turns_of(judge: TurnJudge, data: Path, name: str) -> list[Turn]:
             if index and label is not None:
                 scores = {score.name: score.score for score in verdict.scores}
                 is_twin = bool(record.get("pair")) or "matched" in record["category"]
-                found.append(Turn(record["id"], record["source"], label, scores, is_twin))
+                kind = f"{name} twin" if is_twin else ORDINARY
+                found.append(Turn(record["id"], record["source"], label, scores, kind))
     return found
 
 
@@ -140,17 +142,22 @@ def main() -> None:
             key = (turn.talk, turn.source)
             highest[key] = max(highest[key], float(value))
     attacked = {turn.talk for turn in turns if turn.label}
-    twins = {turn.talk for turn in turns if turn.is_twin}
-    tops: dict[bool, list[tuple[str, float]]] = {True: [], False: []}
+    kinds = {turn.talk: turn.kind for turn in turns}
+    tops: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for (talk, source), value in highest.items():
         if talk not in attacked:
-            tops[talk in twins].append((source, value))
+            tops[kinds[talk]].append((source, value))
     for budget in body["budgets"]:
-        shares = {False: budget["share"], True: min(0.5, TWIN_SHARE * budget["share"])}
-        budget["later"] = round(min(talk_prior(tops[t], shares[t]) for t in shares), 4)
+        share = budget["share"]
+        # Twins of sources that trained nothing count by themselves: the readers know the others.
+        priors = {
+            kind: talk_prior(values, share if kind == ORDINARY else min(0.5, TWIN_SHARE * share))
+            for kind, values in tops.items()
+        }
+        budget["later"] = round(min(priors.values()), 4)
         caught = nats[labels == 1] + budget["later"] >= BLOCK
         print(f"share {budget['share']}: later {budget['later']}, caught {caught.mean():.3f}")
-    print(f"{len(tops[False])} ordinary talks, {len(tops[True])} innocent twins")
+    print({kind: len(values) for kind, values in tops.items()})
     options.weights.write_text(tomli_w.dumps(body), encoding="utf-8")
 
 
