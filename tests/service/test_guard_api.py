@@ -479,6 +479,17 @@ async def test_litellm_cannot_replace_everything(guarded) -> None:
     assert json.loads(reply["blocked_reason"])["content"][0]["action"] == "strip"
 
 
+async def test_litellm_bodies_that_are_nested_too_deep_are_refused(guarded) -> None:
+    """What could not be taken apart again is not judged."""
+    guard = await guarded()
+    tool: dict[str, object] = {"description": PAGE}
+    for _ in range(150):
+        tool = {"items": tool}
+    body = {"input_type": "request", "texts": ["hello"], "tools": [tool]}
+    reply = await guard.client.post("/beta/litellm_basic_guardrail_api", json=body)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "body")
+
+
 async def test_litellm_tools_are_judged(guarded) -> None:
     """A poisoned description comes back as a note, the rest of the tools as they were."""
     guard = await guarded()
