@@ -15,7 +15,7 @@ from promptguard.computations import offloaded
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.risk.ledger import STRIPPED
 from promptguard.service.auth import Principal, Scope, permitted
-from promptguard.service.body import Limits, Reading, check_depth, poisoned_in, with_stripped
+from promptguard.service.body import Limits, Reading, poisoned_in, with_stripped
 from promptguard.service.errors import error_responses
 from promptguard.service.intake import Admission, Incoming
 from promptguard.service.lanes import computed
@@ -165,7 +165,6 @@ class LitellmApi:
 
 
 def _texts_in(body: GuardrailRequest, limits: Limits) -> Reading:
-    check_depth([body.structured_messages, body.tools, body.tool_calls], ("body",))
     reading = Reading(limits=limits)
     if body.structured_messages:
         reading = read_messages(body.structured_messages, limits)
