@@ -22,6 +22,7 @@ from promptguard.fil.finding import canonical
 from promptguard.rubrics.language import language_of
 from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.position import read_position
+from promptguard.service.body import prose_in
 from promptguard.signals.wording import Phrase, classify_reply, count, matchable, shipped_lexicon
 from promptguard.text.confusables import unmix
 from promptguard.text.normalize import fold, nfkc, plain_letters, strip_hidden, unleet, unspace
@@ -74,6 +75,7 @@ def _base64_twice(length: int) -> str:
 FAMILIES: Mapping[str, Callable[[int], str]] = {
     "prose": _repeated(_PROSE),
     "letters, then an accent": _ended("a", "é"),
+    "letters, then a Greek word": _ended("a", " α"),
     "exclamation marks, then an accent": _ended("!", "é"),
     "leet, then an accent": _ended("a1!|", "é"),
     "kana": _repeated(_KANA),
@@ -161,6 +163,7 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "structure": lambda text: structure().find((text,)),
     "rubric: position": _position,
     "reply: kind": classify_reply,
+    "fields: prose": prose_in,
 }
 
 

@@ -61,6 +61,16 @@ def test_files_that_do_not_load_are_a_model_error(folder: Path, name: str, cut: 
         Readers(open_artifact(folder)).read_messages(["bread"])
 
 
+@pytest.mark.parametrize("name", ["quick.onnx", "tokenizer.json", "word_pairs.npz"])
+def test_files_that_load_and_are_not_the_manifests_are_refused(folder: Path, name: str) -> None:
+    """Somebody else's weights would judge, and nobody would notice."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["sha256"][name] = "0" * 64
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ModelError, match="model verify"):
+        Readers(open_artifact(folder)).read_messages(["bread"])
+
+
 def test_a_missing_file_is_a_model_error(folder: Path) -> None:
     """Found when the model is first used."""
     artifact = open_artifact(folder)

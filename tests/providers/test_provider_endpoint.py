@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx
 import pytest
@@ -169,6 +169,30 @@ async def test_compressed_answers_are_given_decoded() -> None:
     response = await endpoint_of(script).send("GET", "/models")
     assert response.content == b"plain"
     assert "content-encoding" not in response.headers
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "zstd", "br", "deflate,gzip", "x-unknown"])
+async def test_an_answer_that_could_unpack_to_any_size_is_an_error(encoding: str) -> None:
+    """A kilobyte packed twice may fill the memory before its size is known."""
+    packed = gzip.compress(gzip.compress(bytes(1_000_000)))
+    answer = httpx.Response(200, stream=Raw(packed), headers={"content-encoding": encoding})
+    script = Script(answer)
+    with pytest.raises(ProviderError, match="compression"):
+        await endpoint_of(script).send("GET", "/models")
+    assert script.requests[0].headers["accept-encoding"] == "gzip"
+    streamed = httpx.Response(200, stream=Raw(packed), headers={"content-encoding": encoding})
+    with pytest.raises(ProviderError, match="compression"):
+        await drain(endpoint_of(Script(streamed)), [])
+
+
+class Raw(httpx.AsyncByteStream):
+    """Bytes that nobody has unpacked yet."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._content
 
 
 async def test_an_endless_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

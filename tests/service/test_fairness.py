@@ -21,6 +21,7 @@ from promptguard.service.lanes import LONG_BODY_BYTES, MAX_HEAVY_PER_CALLER, Cal
 from promptguard.service.middleware import MAX_BRACKETS
 from promptguard.service.openai_wire import ChatWire
 from promptguard.turns.input import TurnInput
+from promptguard.turns.replies import ReplyWatch
 
 SESSION = {"x-session-id": "s"}
 
@@ -226,6 +227,23 @@ async def test_no_route_parses_a_long_body_on_the_event_loop(
     raw = json.dumps(body).encode()
     reply = await guard.client.post(path, content=raw, headers={"content-type": "application/json"})
     assert reply.status_code == 200
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+async def test_answers_of_unknown_calls_are_judged_off_the_event_loop(guarded, monkeypatch) -> None:
+    """Megabytes of answer, whose turn nobody knows, hold nobody up."""
+    guard = await guarded()
+    threads, feed = [], ReplyWatch.feed
+
+    def noted(self: ReplyWatch, text: str) -> bool:
+        threads.append(threading.current_thread())
+        return feed(self, text)
+
+    monkeypatch.setattr(ReplyWatch, "feed", noted)
+    body = {"input_type": "response", "texts": ["word " * 2000], "litellm_call_id": "unknown"}
+    reply = await guard.client.post("/beta/litellm_basic_guardrail_api", json=body)
+    assert reply.json()["action"] == "NONE"
     assert threads
     assert threading.main_thread() not in threads
 

@@ -109,6 +109,25 @@ async def test_bad_turns_say_which_field(guarded, body, param) -> None:
     assert reply.json()["error"]["param"] == param
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"user_input": "hello", "user_input": "hello again"}',
+        b'{"messages": [{"role": "user", "content": "hello", "content": "hello again"}]}',
+        b'{"user_input": "hello", "client": {"typing_ms": NaN}}',
+        '{"user_input": "hello"}'.encode("utf-16"),
+        b'{"messages": [{"role": "user", "content": ' + b"[" * 200 + b"]" * 200 + b"}]}",
+    ],
+)
+async def test_a_turn_that_two_parsers_may_read_differently_is_refused(guarded, raw) -> None:
+    """As in the gateway: who asks for a judgement may have read another text than the judge."""
+    guard = await guarded()
+    headers = {"content-type": "application/json"}
+    for path in ("/v1/guard/turn", "/beta/litellm_basic_guardrail_api", "/v1/rubric"):
+        reply = await guard.client.post(path, content=raw, headers=headers)
+        assert reply.status_code == 400, reply.text
+
+
 async def test_an_error_never_repeats_what_was_sent(guarded) -> None:
     """Not in the body of a 4xx either."""
     guard = await guarded()
@@ -477,6 +496,17 @@ async def test_litellm_cannot_replace_everything(guarded) -> None:
     reply = await litellm(guard, input_type="request", texts=texts, structured_messages=said)
     assert reply["action"] == "BLOCKED"
     assert json.loads(reply["blocked_reason"])["content"][0]["action"] == "strip"
+
+
+async def test_litellm_bodies_that_are_nested_too_deep_are_refused(guarded) -> None:
+    """What could not be taken apart again is not judged."""
+    guard = await guarded()
+    tool: dict[str, object] = {"description": PAGE}
+    for _ in range(150):
+        tool = {"items": tool}
+    body = {"input_type": "request", "texts": ["hello"], "tools": [tool]}
+    reply = await guard.client.post("/beta/litellm_basic_guardrail_api", json=body)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "body")
 
 
 async def test_litellm_tools_are_judged(guarded) -> None:

@@ -95,6 +95,9 @@ def test_a_key_cannot_name_another_keys_session() -> None:
     assert len(names) == 3
     assert not any("secret" in name for name in names)
     assert Owner(principal=Principal()).bound("s") == "s"
+    borrowed = proxied.bound("s").removeprefix("ana:")
+    assert plain_id(borrowed) == borrowed
+    assert ANA.bound(borrowed) not in names
 
 
 def test_a_view_has_one_digest_per_message_with_text() -> None:

@@ -203,6 +203,18 @@ async def test_only_the_owner_may_read_the_file(path: Path) -> None:
     await store.close()
 
 
+async def test_a_file_behind_a_link_is_private_too(tmp_path: Path) -> None:
+    """A link to a file that is not there yet leads to one that others cannot read."""
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    link = tmp_path / "guard.db"
+    link.symlink_to(folder / "sessions.db")
+    store = open_store(f"sqlite:{link}")
+    await add_turn(store, "a 0")
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+    await store.close()
+
+
 async def test_forgotten_text_is_gone_from_the_file(path: Path) -> None:
     """After deletion and a clean close the words are nowhere in the folder."""
     store = open_store(f"sqlite:{path}")

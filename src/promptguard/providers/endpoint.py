@@ -20,7 +20,7 @@ import httpx
 
 from promptguard.config import EndpointConfig
 from promptguard.errors import ConfigError, ProviderError, ProviderTimeout
-from promptguard.providers.faults import circuit_open, fault_of, retry_after_of
+from promptguard.providers.faults import circuit_open, fault_of, odd_encoding, retry_after_of
 from promptguard.providers.registry import ProviderRow
 from promptguard.usage import Usage
 
@@ -29,6 +29,8 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 _CONNECT_S = 10.0
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 8.0
+# Each unpacks a piece to a thousandfold at most; others, or one within another, to any size.
+_DECODED = ("", "identity", "gzip", "deflate")
 _TRANSFER_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 _EARLIER = "promptguard.earlier_usage"
 
@@ -275,12 +277,13 @@ class Endpoint:
     async def _begin(self, request: _Request) -> httpx.Response:
         client = self._client()
         built = client.build_request(
-            request.method,
-            request.url,
-            headers=request.headers,
-            content=request.body,
+            request.method, request.url, headers=request.headers, content=request.body
         )
-        return await client.send(built, stream=True)
+        response = await client.send(built, stream=True)
+        if response.headers.get("content-encoding", "") not in _DECODED:
+            await response.aclose()
+            raise odd_encoding(self.provider)
+        return response
 
     def _client(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
@@ -290,7 +293,7 @@ class Endpoint:
                 transport=self._seams.transport,
                 timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
                 limits=httpx.Limits(max_connections=1000, max_keepalive_connections=50),
-                headers={"user-agent": "promptguard"},
+                headers={"user-agent": "promptguard", "accept-encoding": "gzip"},
             )
         return self._clients[loop]
 

@@ -37,6 +37,13 @@ def fault_of(error: Exception, provider: ProviderRow, timeout_s: float) -> Provi
     )
 
 
+def odd_encoding(provider: ProviderRow) -> ProviderError:
+    """Return the error for an answer in a compression that was not asked for."""
+    return ProviderError(
+        f"{provider.name} answered in a compression that is not taken; gzip is asked for."
+    )
+
+
 def circuit_open(provider: ProviderRow, remaining_s: float) -> CircuitOpen:
     """Return the error for an endpoint that is being left alone."""
     return CircuitOpen(

@@ -8,22 +8,42 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import string
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from promptguard.conversation import ComparableMessage, Role
+from promptguard.conversation import ComparableMessage, Role, without_lone_surrogates
 from promptguard.risk.ledger import STRIPPED
 from promptguard.service.errors import ApiError
 
 Place = tuple[str | int, ...]
 # A name, an enumeration value, an id: too short, and without blanks, to tell a model anything.
-_IDENTIFIER = re.compile(r"\S{0,40}\Z")
+# Only in alphabets that write words apart: forty Chinese characters are a whole order, and
+# invisible ones can spell another text.
+_IDENTIFIER = re.compile(r"[!-~\u00c0-\u02af\u0370-\u058f]{0,40}\Z")
+# So many names in one list are words of a sentence.
+_LISTED_WORDS = 6
 _DATA_URL = re.compile(r"data:[\w/+.;=-]*;base64,(?=[A-Za-z0-9+/_\s=-]*\Z)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]{200,}={0,2}\s*\Z")
+# Encoded lines are broken after 64 or 76 characters; shorter ones are words.
+_LINE_CHARS = 40
+# A sentence without blanks (`Ignore_all_previous`): in data so many words in a row are no chance,
+# and windows with so many letters of one case are rare enough to look closer.
+_JOINED_WORDS = re.compile(
+    r"(?:(?:(?:[A-Z]|(?<![a-z]))[a-z]{2,20}(?![a-z])|(?<![A-Za-z])[A-Z]{2,20}(?![A-Za-z]))"
+    r"[\d_+/-]{0,3}){12}"
+)
+_WINDOW_CHARS = 256
+_WORDY_SHARE = 0.55
+_CASES = (string.ascii_lowercase.encode(), string.ascii_uppercase.encode())
 _PRINTABLE_SHARE = 0.95
+_HEAD_BYTES = 4096
+# What is taken apart by recursion, here and by the JSON encoder, must not be deeper.
+MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +114,7 @@ class Reading:
 def read_json(raw: bytes, known: Collection[str] = ()) -> dict[str, object]:
     """Read one JSON object in UTF-8 without repeated keys; `known` as in `checked_object`."""
     try:
-        body = json.loads(
-            raw.decode("utf-8"),
-            object_pairs_hook=_without_repeats,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-        )
+        body = strict_json(raw)
     except ApiError:
         raise
     except (ValueError, RecursionError):
@@ -107,6 +122,24 @@ def read_json(raw: bytes, known: Collection[str] = ()) -> dict[str, object]:
             400, "The body is not valid JSON in UTF-8.", code="invalid_json", param="body"
         ) from None
     return checked_object(body, ("body",), known, "must be a JSON object")
+
+
+def strict_json(raw: bytes) -> object:
+    """Read JSON that no other parser reads differently; raises ApiError or what `json` raises."""
+    body = json.loads(
+        raw.decode("utf-8"),
+        object_pairs_hook=_without_repeats,
+        parse_constant=_refuse_constant,
+        parse_float=_finite,
+    )
+    check_depth(body, ("body",))
+    return body
+
+
+def check_depth(value: object, place: Place) -> None:
+    """Refuse a value with lists and objects nested beyond MAX_DEPTH."""
+    if _is_deep(value):
+        raise invalid(name_of(place), f"is nested more than {MAX_DEPTH} deep")
 
 
 def checked_object(
@@ -161,13 +194,14 @@ def invalid(where: str, what: str) -> ApiError:
 def name_of(place: Place) -> str:
     """Return a place as clients write it: `messages[3].tool_calls[0]`."""
     parts = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in place]
-    return "".join(parts).removeprefix(".")
+    return without_lone_surrogates("".join(parts).removeprefix("."))
 
 
 def prose_in(value: object) -> tuple[list[str], bool]:
     """Return the sentences in a value of any depth, keys included, and whether bytes were in it.
 
-    Strings that are JSON themselves, such as a tool call's arguments, are looked into.
+    Strings that are JSON themselves, such as a tool call's arguments, are looked into. Single
+    words are names, unless a list has so many that they may be a sentence.
     """
     found: list[str] = []
     has_bytes = False
@@ -178,9 +212,11 @@ def prose_in(value: object) -> tuple[list[str], bool]:
             pairs = list(item.items())
             waiting += [part for pair in pairs[::-1] for part in pair[::-1]]
         elif isinstance(item, (list, tuple)):
+            words = _words_in(item)
+            found += [" ".join(words)] if words else []
             waiting += reversed(item)
         elif isinstance(item, str):
-            parsed = _parsed(item)
+            parsed = _parsed(item, _with_repeats)
             if parsed is not None:
                 waiting.append(parsed)
             elif is_bytes(item):
@@ -192,9 +228,29 @@ def prose_in(value: object) -> tuple[list[str], bool]:
     return found, has_bytes
 
 
+def _words_in(items: Sequence[object]) -> list[str]:
+    """Return the names in a list that are too many to be only names."""
+    words = [item for item in items if isinstance(item, str) and item and _IDENTIFIER.match(item)]
+    return words if len(words) >= _LISTED_WORDS else []
+
+
 def is_bytes(text: str) -> bool:
     """Say whether a string is encoded data and not something to read."""
-    return bool(_DATA_URL.match(text) or _BASE64.match(text))
+    is_encoded = _DATA_URL.match(text) or _BASE64.match(text)
+    return is_encoded is not None and not _has_words(text)
+
+
+def _has_words(encoded: str) -> bool:
+    """Say whether what could be encoded data is, at some place, a sentence instead."""
+    if any(len(line) < _LINE_CHARS for line in encoded.split()[:-1]):
+        return True
+    letters = encoded.encode("ascii", "replace")
+    for start in range(0, len(letters), _WINDOW_CHARS // 2):
+        piece = letters[start : start + _WINDOW_CHARS]
+        fewest = min(len(piece.translate(None, case)) for case in _CASES)
+        if fewest <= (1 - _WORDY_SHARE) * len(piece) and _JOINED_WORDS.search(piece.decode()):
+            return True
+    return False
 
 
 def poisoned_in(
@@ -237,21 +293,47 @@ def _without(value: object, text: str) -> object:
             return value.replace(text, STRIPPED)
         return value if _IDENTIFIER.match(value) and value.strip() != text else STRIPPED
     if isinstance(value, list):
-        return [_without(item, text) for item in value]
+        words = _words_in(value)
+        rest = [_without(item, text) for item in value if item not in words]
+        return [*rest, *([STRIPPED] if words else [])]
     if isinstance(value, Mapping):
         return {key: _without(item, text) for key, item in value.items() if _IDENTIFIER.match(key)}
     return value
 
 
-def _parsed(text: str) -> object:
-    """Return the object or list that a string is the JSON of, else None."""
+def _parsed(text: str, pairs: Callable[[list[tuple[str, object]]], object] = dict) -> object:
+    """Return the object or list that a string is the JSON of, else None.
+
+    None too where it is nested too deep to be taken apart: it is read as a text then.
+    """
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
-        parsed = json.loads(text)
+        parsed = json.loads(text, object_pairs_hook=pairs)
     except (ValueError, RecursionError):
         return None
-    return parsed if isinstance(parsed, (dict, list)) else None
+    return parsed if isinstance(parsed, (dict, list)) and not _is_deep(parsed) else None
+
+
+def _with_repeats(pairs: list[tuple[str, object]]) -> object:
+    """Return an object; where it repeats a key its pairs, since a model reads all of them."""
+    unique = dict(pairs)
+    return unique if len(unique) == len(pairs) else [part for pair in pairs for part in pair]
+
+
+def _is_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            part
+            for item in level
+            if isinstance(item, (dict, list))
+            for part in (item.values() if isinstance(item, dict) else item)
+            if isinstance(part, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _decoded(text: str) -> str | None:
@@ -259,11 +341,27 @@ def _decoded(text: str) -> str | None:
     payload = _DATA_URL.sub("", text, count=1)
     try:
         raw = base64.b64decode(payload.translate({45: 43, 95: 47}) + "==", validate=False)
-        decoded = raw.decode("utf-8")
     except (binascii.Error, ValueError):
         return None
-    printable = sum(char.isprintable() or char.isspace() for char in decoded)
-    return decoded if printable >= _PRINTABLE_SHARE * len(decoded) else None
+    encoding = _encoding_of(raw[:_HEAD_BYTES])
+    return None if encoding is None else raw.decode(encoding, "replace")
+
+
+def _encoding_of(head: bytes) -> str | None:
+    """Return how bytes that begin like this are read as text, None where they are not text."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif head[1::2].count(0) > len(head) // 4:
+        encoding = "utf-16-le"
+    elif head[::2].count(0) > len(head) // 4:
+        encoding = "utf-16-be"
+    else:
+        # Encodings of one byte per letter are read so too, with a few gaps.
+        encoding = "utf-8-sig"
+    decoded = head.decode(encoding, "replace")
+    readable = sum(char.isprintable() or char.isspace() for char in decoded)
+    is_text = readable - decoded.count("\ufffd") >= _PRINTABLE_SHARE * len(decoded)
+    return encoding if is_text else None
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:

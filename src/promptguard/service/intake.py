@@ -7,7 +7,6 @@ by turn, so that a client cannot bring in messages that were never judged.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -43,13 +42,12 @@ from promptguard.service.telemetry import Telemetry
 from promptguard.service.verdicts import remembered_verdict, stored_verdict
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stored_sessions import MAX_CONFLICTS
+from promptguard.turns.contents import HarmlessContents
 from promptguard.turns.input import TurnInput
-from promptguard.turns.judge import TurnJudge
 from promptguard.turns.result import TurnResult
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, Verdict
 
-MAX_HARMLESS = 20_000
 # How much of the transcript's end a request is compared with first.
 _TAIL = 256
 _TAIL_PER_MESSAGE = 4
@@ -196,8 +194,10 @@ class Intake:
         state = await self._controller.store.load(key)
         comparison = await self._compared(key, state, incoming)
         if comparison.kind is HistoryKind.RETRIED and state is not None:
-            repeated = await self._repeated(key, state)
-            return _admission(incoming, key, repeated, comparison, config)
+            repeated = await self._repeated(key, state, incoming.contents)
+            if repeated is not None:
+                return _admission(incoming, key, repeated, comparison, config)
+            comparison = replace(comparison, kind=HistoryKind.REGENERATED)
         if state is not None and state.profile.turns >= config.max_turns:
             raise ApiError(
                 422, "This session has too many turns; begin a new one.", code="session_full"
@@ -278,7 +278,7 @@ class Intake:
             stripped |= _stripped(result, step.turn)
             if step.reply is not None and not result.is_blocked:
                 await self._controller.record_reply(result, step.reply, now=now - back_s)
-        beside = self._harmless.others(key.tenant, incoming.contents, self._controller.judge)
+        beside = self._beside(key, incoming.contents)
         turn = replace(
             last.turn,
             contents=(*last.turn.contents, *(content_of(item) for item in beside)),
@@ -290,50 +290,39 @@ class Intake:
             # imported turns the state has moved on by our own writes.
             result = await judge(turn, known=None if earlier else state, now=now)
         self._telemetry.turn(result)
-        self._harmless.learn(key.tenant, beside, result.verdict)
+        if beside:
+            self._harmless.learn(key.tenant, beside, result.verdict)
         return result, frozenset(stripped | _stripped(result, turn))
 
-    async def _repeated(self, key: SessionKey, state: SessionState) -> TurnResult:
-        """Return the result of the last turn, which is asked once more and not judged again."""
+    async def _repeated(
+        self, key: SessionKey, state: SessionState, contents: Sequence[ComparableMessage]
+    ) -> TurnResult | None:
+        """Return the result of the last turn, which is asked once more and not judged again.
+
+        None where that says too little: contents came with it, or the session was locked since.
+        """
         entries = await self._controller.store.tail(key, _TAIL)
-        stored = (stored_verdict(e) for e in entries if e.turn == state.turn_count)
+        last = [entry for entry in entries if entry.turn == state.turn_count]
+        known = {entry.content_hash for entry in last}
+        if any(item.digest not in known for item in self._beside(key, contents)):
+            return None
+        stored = (stored_verdict(entry) for entry in last)
         verdict = next((each for each in stored if each is not None), remembered_verdict(state))
+        if state.lock is not None and verdict.action is not Action.BLOCK:
+            return None
         return self._result_of(state, verdict)
+
+    def _beside(
+        self, key: SessionKey, contents: Sequence[ComparableMessage]
+    ) -> Sequence[ComparableMessage]:
+        """Return the contents that are still to be judged."""
+        if not contents:
+            return ()
+        return self._harmless.others(key.tenant, contents, self._controller.judge)
 
     def _result_of(self, state: SessionState, verdict: Verdict) -> TurnResult:
         is_enforced = self._controller.config.mode == "enforce"
         return TurnResult(state=state, verdict=verdict, is_enforced=is_enforced)
-
-
-class HarmlessContents:
-    """Bounded memory of contents beside the messages that were judged harmless.
-
-    Tools and schemas come with every request; each is judged once for a tenant, not in every
-    turn. What was found risky is judged again every time.
-    """
-
-    def __init__(self, limit: int = MAX_HARMLESS) -> None:
-        self._limit = limit
-        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._judge: TurnJudge | None = None
-
-    def others(
-        self, tenant: str, contents: Sequence[ComparableMessage], judge: TurnJudge
-    ) -> tuple[ComparableMessage, ...]:
-        """Return the contents that `judge` has still to judge."""
-        if judge is not self._judge:  # a reload brought other rules or another policy
-            self._known.clear()
-            self._judge = judge
-        return tuple(item for item in contents if (tenant, item.digest) not in self._known)
-
-    def learn(self, tenant: str, judged: Sequence[ComparableMessage], verdict: Verdict) -> None:
-        """Remember which of the last contents of a turn were harmless."""
-        findings = verdict.content[len(verdict.content) - len(judged) :]
-        for item, finding in zip(judged, findings, strict=False):
-            if finding.action is Action.ALLOW and not finding.is_truncated:
-                self._known[tenant, item.digest] = None
-        while len(self._known) > self._limit:
-            self._known.popitem(last=False)
 
 
 def _admission(

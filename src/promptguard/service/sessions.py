@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ MAX_WAITING = 256
 _MAX_STEPS_BACK = 64
 _MAX_CANDIDATES = 20
 _INITIAL = {Role.USER: "u", Role.TOOL: "t", Role.ASSISTANT: "a", Role.SYSTEM: "s"}
+_KEY_MARK = re.compile("k-[0-9a-f]{16}:")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -61,7 +63,9 @@ class Owner:
     def bound(self, session_id: str) -> str:
         """Return the id under which the caller's session is stored; no other key reaches it."""
         digest = hashlib.sha256(self.caller_key.encode("utf-8", "replace")).hexdigest()[:16]
-        parts = (self.principal.name, f"k-{digest}" if self.caller_key else "", session_id)
+        # An id that begins like a key's mark would lead into that key's sessions.
+        mark = "k-" if _KEY_MARK.match(session_id) else ""
+        parts = (self.principal.name, f"k-{digest}" if self.caller_key else mark, session_id)
         return ":".join(part for part in parts if part)
 
 

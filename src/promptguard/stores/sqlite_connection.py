@@ -215,9 +215,10 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def _create_private(path: Path) -> None:
     # Conversations are for the owner's eyes; SQLite gives its -wal and -shm the same mode. A file
     # that exists is not opened here: to close it would drop the locks that SQLite holds on it for
-    # this process, and another one, ending, would clear the log away under our hands.
+    # this process, and another one, ending, would clear the log away under our hands. A link is
+    # followed, as SQLite does: the file at its end may still be missing.
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path) -> None:

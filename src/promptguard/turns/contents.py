@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from promptguard.config import PolicyConfig
+from promptguard.conversation import ComparableMessage
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.model.reading import DocumentReading
 from promptguard.protocols import Encoder, FilReading
@@ -14,13 +16,14 @@ from promptguard.risk.weights import Weights
 from promptguard.text.read import TextViews, read_text
 from promptguard.text.windows import windows
 from promptguard.turns.input import Content
-from promptguard.verdict import Action, ContentFinding
+from promptguard.verdict import Action, ContentFinding, Verdict
 
 # What a model reads at once; a longer content is read in segments of this size, all of them.
 SEGMENT_CHARS = 6_000
 MAX_SEGMENTS = 200
 MAX_VIEWS = 4
 BARE_CHARS = 300
+MAX_HARMLESS = 20_000
 # Origins of what describes tools and forms of answers.
 DEFINITIONS = ("tools[", "functions[", "response_format", "text.format")
 _ORDERS = frozenset({"FIL-05", "FIL-05a", "FIL-05b"})
@@ -106,6 +109,42 @@ class ContentJudge:
         if views.decoded:
             nats += weights["hidden"].nats(1.0 if override else 0.0)
         return nats + (weights["order"].nats(reading.order) if reading is not None else 0.0)
+
+
+class HarmlessContents:
+    """Bounded memory of contents beside the messages that were judged harmless.
+
+    Tools and schemas come with every request; each is judged once for a tenant, not in every
+    turn. What was found risky is judged again every time, and what may stand in a tool may
+    still be an order in a document.
+    """
+
+    def __init__(self, limit: int = MAX_HARMLESS) -> None:
+        self._limit = limit
+        self._known: OrderedDict[tuple[str, bool, str], None] = OrderedDict()
+        self._judge: object = None
+
+    def others(
+        self, tenant: str, contents: Sequence[ComparableMessage], judge: object
+    ) -> tuple[ComparableMessage, ...]:
+        """Return the contents that `judge` has still to judge."""
+        if judge is not self._judge:  # a reload brought other rules or another policy
+            self._known.clear()
+            self._judge = judge
+        return tuple(item for item in contents if _known_as(tenant, item) not in self._known)
+
+    def learn(self, tenant: str, judged: Sequence[ComparableMessage], verdict: Verdict) -> None:
+        """Remember which of the last contents of a turn were harmless."""
+        findings = verdict.content[len(verdict.content) - len(judged) :]
+        for item, finding in zip(judged, findings, strict=False):
+            if finding.action is Action.ALLOW and not finding.is_truncated:
+                self._known[_known_as(tenant, item)] = None
+        while len(self._known) > self._limit:
+            self._known.popitem(last=False)
+
+
+def _known_as(tenant: str, item: ComparableMessage) -> tuple[str, bool, str]:
+    return tenant, item.origin.startswith(DEFINITIONS), item.digest
 
 
 def _reason(reading: DocumentReading | None, rules: FilReading, views: TextViews) -> str:

@@ -16,6 +16,8 @@ PAGES = (
     "/dashboard/playground",
     "/dashboard/quality",
 )
+# Another site, another port of this machine, a page without an origin, no address at all.
+FOREIGN = ("https://evil.example", "http://127.0.0.1:3000", "null", "http://[")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -122,8 +124,21 @@ async def test_a_websocket_of_another_origin_is_refused() -> None:
     async with open_site(keys=KEYS) as site:
         await site.client.post("/dashboard/login", data={"key": READ_KEY})
         cookie = f"promptguard_visit={site.client.cookies['promptguard_visit']}"
-        assert await site.websocket(cookie, "http://evil.example") == "websocket.close"
+        for origin in FOREIGN:
+            assert await site.websocket(cookie, origin) == "websocket.close"
         assert await site.websocket(cookie, "http://127.0.0.1:8787") != "websocket.close"
+
+
+@pytest.mark.parametrize("origin", FOREIGN)
+async def test_requests_in_place_of_the_websocket_are_refused_alike(origin: str) -> None:
+    """NiceGUI would answer them, and let the page of the other origin read the answer."""
+    path = "/dashboard/_nicegui_ws/socket.io/?EIO=4&transport=polling"
+    async with open_site(keys=KEYS) as site:
+        await site.client.post("/dashboard/login", data={"key": READ_KEY})
+        answer = await site.client.get(path, headers={"origin": origin})
+        assert answer.status_code == 401
+        assert "access-control-allow-origin" not in answer.headers
+        assert (await site.client.get(path)).status_code == 200
 
 
 async def test_sessions_of_other_tenants_are_not_shown() -> None:
@@ -192,10 +207,11 @@ async def test_signing_in_never_leads_elsewhere(wanted: str) -> None:
 async def test_a_form_of_another_site_is_refused() -> None:
     """Signing in cannot be triggered from elsewhere."""
     async with open_site(keys=KEYS) as site:
-        answer = await site.client.post(
-            "/dashboard/login", data={"key": FULL_KEY}, headers={"origin": "https://evil.example"}
-        )
-        assert answer.status_code == 403
+        for origin in FOREIGN:
+            answer = await site.client.post(
+                "/dashboard/login", data={"key": FULL_KEY}, headers={"origin": origin}
+            )
+            assert answer.status_code == 403
 
 
 async def test_signing_out_ends_the_visit() -> None:

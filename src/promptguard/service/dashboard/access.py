@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote
 
 from itsdangerous import BadData, URLSafeSerializer
 from starlette.datastructures import Headers, MutableHeaders
@@ -219,8 +219,10 @@ class DashboardAuth:
         access = self._context.access
         if not access.needs_key and not _is_local(scope, headers):
             return None
-        # Browsers let pages of any origin open a websocket, with our cookie.
-        if scope["type"] == "websocket" and not _is_own_origin(headers):
+        # Browsers let pages of any origin open a websocket with our cookie, and NiceGUI lets them
+        # read its answers where requests stand in for the websocket.
+        is_socket = scope["type"] == "websocket" or _path(scope).startswith(_SOCKET_PATH)
+        if is_socket and not _is_own_origin(headers):
             return None
         return access.visitor(_cookie_in(headers))
 
@@ -312,7 +314,7 @@ def _cookie_in(headers: Mapping[str, str]) -> str | None:
 
 def _is_own_origin(headers: Mapping[str, str]) -> bool:
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == headers.get("host")
+    return origin is None or origin.partition("://")[2] == headers.get("host")
 
 
 def _is_local(scope: Scope, headers: Mapping[str, str]) -> bool:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from promptguard.service.body import strict_json
 from promptguard.service.lanes import computed
 
 
 class _LongBodyRequest(Request):
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
-            self._json = await computed(json.loads, await self.body())
+            self._json = await computed(strict_json, await self.body())
         return self._json
 
 
