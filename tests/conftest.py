@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import shutil
 import signal
 import tempfile
@@ -28,6 +29,17 @@ _numbers = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browser tests come last: Playwright keeps an event loop running in their thread."""
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+
+
+@pytest.fixture(autouse=True)
+def restored_loggers() -> Iterator[None]:
+    """A command that sets up logs must not do so for the tests after it."""
+    loggers = [logging.getLogger(name) for name in ("promptguard", "uvicorn")]
+    before = [(log.handlers[:], log.propagate, log.level) for log in loggers]
+    yield
+    for log, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        log.handlers[:], log.propagate = handlers, propagate
+        log.setLevel(level)
 
 
 @pytest.fixture(scope="session")
