@@ -293,8 +293,10 @@ def _without(value: object, text: str) -> object:
             return value.replace(text, STRIPPED)
         return value if _IDENTIFIER.match(value) and value.strip() != text else STRIPPED
     if isinstance(value, list):
-        words = _words_in(value)
-        rest = [_without(item, text) for item in value if item not in words]
+        words = set(_words_in(value))
+        rest = [
+            _without(item, text) for item in value if not (isinstance(item, str) and item in words)
+        ]
         return [*rest, *([STRIPPED] if words else [])]
     if isinstance(value, Mapping):
         return {key: _without(item, text) for key, item in value.items() if _IDENTIFIER.match(key)}
