@@ -37,6 +37,12 @@ def test_a_packed_vector_points_where_it_did(seed: int) -> None:
     assert float(np.linalg.norm(unpack_vector(packed))) == pytest.approx(1.0, abs=1e-5)
 
 
+def test_packed_vectors_at_right_angles_are_not_alike() -> None:
+    """Rounding to bytes turns neither towards the other."""
+    axes = np.eye(2, SIZE, dtype=np.float32)
+    assert packed_cosine(*map(pack_vector, axes)) == pytest.approx(0.0, abs=0.01)
+
+
 def test_a_component_that_is_too_large_is_held_and_not_turned_around() -> None:
     """A byte that ran over would point the other way."""
     for sign in (1.0, -1.0):
@@ -97,7 +103,9 @@ def test_a_mean_lies_nearer_to_what_weighs_more() -> None:
 def test_a_mean_leaves_out_what_is_missing() -> None:
     """Of empty ones only, it is empty itself."""
     one = pack_vector(unit(1))
+    assert packed_mean(("", one), (5, 1)) == packed_mean((one,), (1,))
     assert packed_cosine(packed_mean(("", one), (5, 1)), one) > 0.999
+    assert packed_cosine("", one) == 0.0
     assert packed_mean(("", ""), (1, 1)) == ""
     with pytest.raises(ValueError, match="zip"):
         packed_mean((one,), (1, 2))

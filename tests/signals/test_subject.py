@@ -26,14 +26,7 @@ from promptguard.signals.subject import (
 )
 from promptguard.state import Action, ReplyKind, SessionState, TopicSummary
 from promptguard.text.read import read_text
-from promptguard.vector import (
-    Vector,
-    cosine,
-    pack_vector,
-    packed_cosine,
-    packed_mean,
-    unpack_vector,
-)
+from promptguard.vector import Vector, pack_vector
 
 NORTH, EAST = direction(1.0), direction(0.0, 1.0)
 NOWHERE = np.zeros(0, dtype=np.float32)
@@ -113,22 +106,6 @@ def test_the_mean_direction_leaves_out_what_has_none() -> None:
     assert mean_vector([EAST[:64], NORTH]) == pytest.approx(NORTH)
     assert mean_vector([NOWHERE]).size == 0
     assert mean_vector([NORTH, -NORTH]).size == 0
-
-
-def test_packing_keeps_the_direction() -> None:
-    """A few hundred bytes stand for a vector, none for none."""
-    assert cosine(unpack_vector(pack_vector(NORTH)), NORTH) > 0.999
-    assert unpack_vector("").size == 0
-    assert packed_cosine(pack_vector(NORTH), pack_vector(EAST)) == pytest.approx(0.0, abs=0.01)
-    assert packed_cosine("", pack_vector(EAST)) == 0.0
-
-
-def test_a_mean_of_packed_vectors_is_weighted() -> None:
-    """Empty ones have no weight."""
-    both = packed_mean((pack_vector(NORTH), pack_vector(EAST)), (3, 1))
-    assert packed_cosine(both, pack_vector(NORTH)) > 0.9
-    assert packed_mean(("", pack_vector(EAST)), (3, 1)) == packed_mean((pack_vector(EAST),), (1,))
-    assert packed_mean(("", ""), (1, 1)) == ""
 
 
 def test_asking_for_what_the_prompt_protects_scores_by_shared_words() -> None:
