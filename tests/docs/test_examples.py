@@ -8,6 +8,7 @@ Shell blocks under `<!-- tested -->` are run too. Both find a guard where they e
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from pages import PAGES, ROOT, Block, blocks_of
 
 from benchmarks.servers import running_guard, running_upstream
 from promptguard.config import Settings
+from promptguard.scenarios import shipped_scenarios
+from promptguard.state import DEMO_PREFIX
 
 GUARD = "http://127.0.0.1:8787"
 MODEL = "http://127.0.0.1:11434"
@@ -104,3 +107,10 @@ def run(command: list[str], folder: Path, given: str) -> subprocess.CompletedPro
         timeout=120,
         check=False,
     )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_demo_sessions_in_examples_are_stored_by_the_service(page) -> None:
+    """A reader who has just started it can type them."""
+    named = set(re.findall(r"promptguard explain (demo\S*)", page.read_text("utf-8")))
+    assert named <= {DEMO_PREFIX + scenario.id for scenario in shipped_scenarios()}
