@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from promptguard.model.readers import shared_readers
-from promptguard.rubrics.contradiction import Verdict, judge_contradiction
+from promptguard.rubrics.contradiction import RubricVerdict, judge_contradiction
 from promptguard.rubrics.similarity import same_question_by
 from promptguard.runs.intervals import wilson
 
@@ -50,15 +50,15 @@ def records(paths: list[Path]) -> Iterator[dict[str, object]]:
             yield from map(json.loads, lines)
 
 
-def measure(source: str, outcomes: list[tuple[Verdict, bool]]) -> Measure:
+def measure(source: str, outcomes: list[tuple[RubricVerdict, bool]]) -> Measure:
     """Return the measures of one source from (verdict, is labelled contradiction)."""
     n = len(outcomes)
     counts = Counter(verdict for verdict, _ in outcomes)
-    flagged = counts[Verdict.CONTRADICTION]
-    hits = sum(is_one for verdict, is_one in outcomes if verdict is Verdict.CONTRADICTION)
+    flagged = counts[RubricVerdict.CONTRADICTION]
+    hits = sum(is_one for verdict, is_one in outcomes if verdict is RubricVerdict.CONTRADICTION)
     labelled = sum(is_one for _, is_one in outcomes)
-    clear = [(v, y) for v, y in outcomes if v is not Verdict.UNCLEAR]
-    right = sum((v is not Verdict.CONSISTENT) == y for v, y in clear)
+    clear = [(v, y) for v, y in outcomes if v is not RubricVerdict.UNCLEAR]
+    right = sum((v is not RubricVerdict.CONSISTENT) == y for v, y in clear)
     low, high = wilson(hits, flagged)
     return Measure(
         source=source,
@@ -69,10 +69,10 @@ def measure(source: str, outcomes: list[tuple[Verdict, bool]]) -> Measure:
         precision_high=high,
         recall=hits / labelled if labelled else float("nan"),
         base_rate=labelled / n,
-        hints=counts[Verdict.HINT],
-        hints_right=sum(is_one for verdict, is_one in outcomes if verdict is Verdict.HINT),
-        unclear=counts[Verdict.UNCLEAR] / n,
-        acknowledged=counts[Verdict.ACKNOWLEDGED] / n,
+        hints=counts[RubricVerdict.HINT],
+        hints_right=sum(is_one for verdict, is_one in outcomes if verdict is RubricVerdict.HINT),
+        unclear=counts[RubricVerdict.UNCLEAR] / n,
+        acknowledged=counts[RubricVerdict.ACKNOWLEDGED] / n,
         clear=len(clear),
         accuracy_where_clear=right / len(clear) if clear else float("nan"),
     )
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", dest="as_json")
     options = parser.parse_args()
     same_question = same_question_by(shared_readers().embed) if options.semantic else None
-    outcomes: dict[str, list[tuple[Verdict, bool]]] = {}
+    outcomes: dict[str, list[tuple[RubricVerdict, bool]]] = {}
     for record in records(options.files):
         source = f"{record['source']} ({record['lang']})"
         if options.source and record["source"] not in options.source:
