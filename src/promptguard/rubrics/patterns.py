@@ -26,6 +26,7 @@ _PRESSURE = (
     "doubts",
     "reserves",
     "affirms",
+    "confirms",
     "yields",
     "negates",
 )
@@ -169,6 +170,7 @@ class RubricPatterns:
     objection_chars: int
     min_rejections: int
     min_granted: int
+    unnegated_chars: int
     languages: Mapping[str, LanguageRules]
     foreign_words: frozenset[str]
 
@@ -193,6 +195,7 @@ def patterns_from(found: Iterable[Pack]) -> RubricPatterns:
         objection_chars=int(numbers["objection_chars"]),
         min_rejections=int(numbers["min_rejections"]),
         min_granted=int(numbers["min_granted"]),
+        unnegated_chars=int(numbers["unnegated_chars"]),
         languages={pack.language: _language(pack) for pack in covered},
         foreign_words=frozenset(map(fold, foreign)),
     )
