@@ -82,7 +82,7 @@ def _english(old: str, new: str) -> str:
         ('kind = "hesitation"', 'kind = "doubt"', "hesitation"),
         ('id = "en-yes"\nkind = "lead"\nname = "yes"', 'id = "en-yes"\nkind = "lead"', "no side"),
         ("{stop}", "{halt}", "halt"),
-        ("love|enjoy|adore)\\b(.+)", "love|enjoy|adore)\\b.+", "en-likes needs one group"),
+        ("adore|prefer)\\b(.+)", "adore|prefer)\\b(.)(.+)", "en-likes has several groups"),
         ('name = "yields"', 'name = "gives"', "needs all of presses, refutes"),
     ],
 )

@@ -7,15 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from promptguard.rubrics.folding import fold
-from promptguard.rubrics.patterns import LanguageRules, RubricPatterns
+from promptguard.rubrics.patterns import FactWording, LanguageRules, RubricPatterns
 from promptguard.rubrics.position import Position, Span
 from promptguard.rubrics.proposition import SYNONYM, proposition_of
 from promptguard.rubrics.turns import Turn
 
 _READ_CHARS = 2000
 """Of a longer answer the beginning is read."""
-_MOST_MORE = 2
+_MOST_MORE = 3
 """Words that the affirmed fact may have beyond the denied one."""
+
+
+_MARKS = "()\"'/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +70,8 @@ def _clauses(folded: str, language: LanguageRules) -> Iterator[tuple[int, int]]:
 def _facts_of(text: str, start: int, end: int, language: LanguageRules) -> Iterator[Fact]:
     clause = fold(text[start:end])
     for wording in language.facts:
-        on = wording.on(clause)
-        words = proposition_of(on, language).words if on else frozenset()
+        on = _first_of(wording.on(clause), language)
+        words = _named_in(on, wording, language)
         if words:
             found = language.general.find(on)
             yield Fact(
@@ -78,6 +81,22 @@ def _facts_of(text: str, start: int, end: int, language: LanguageRules) -> Itera
                 general=frozenset(f"{SYNONYM}{hit.term}" for hit in found),
                 span=Span(start=start, end=end, text=text[start:end]),
             )
+
+
+def _named_in(on: str, wording: FactWording, language: LanguageRules) -> frozenset[str]:
+    """Return the words that tell what a fact is on; light ones only where there are no others."""
+    whole = proposition_of(on, language).words
+    if wording.is_deed:
+        return whole
+    heavy = " ".join(word for word in on.split() if word.strip(_MARKS) not in language.light)
+    return proposition_of(heavy, language).words or whole
+
+
+def _first_of(on: str, language: LanguageRules) -> str:
+    """Return what stands before an "and": what comes after it may be another statement."""
+    joined = language.questions.get("join")
+    found = joined.pattern.search(on) if joined is not None else None
+    return on if found is None else on[: found.start()]
 
 
 def _opposed(

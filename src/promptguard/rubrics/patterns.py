@@ -107,18 +107,30 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactWording:
-    """How a speaker affirms or denies a fact of its own; a group in a pattern is what it is on."""
+    """How a speaker affirms or denies a fact of its own.
+
+    A group in a pattern is what it is on; a pattern without one is on what the entry names. In a
+    deed the group begins with the verb, and every word of it counts.
+    """
 
     entry: Entry
     patterns: tuple[Any, ...]
     unless: Any
+
+    @property
+    def is_deed(self) -> bool:
+        """Whether it tells what the speaker does or can do."""
+        return self.entry.kind == "deed"
 
     def on(self, clause: str) -> str:
         """Return what a folded clause says it of, or nothing."""
         if self.unless is not None and self.unless.search(clause):
             return ""
         matches = (pattern.search(clause) for pattern in self.patterns)
-        return next((found.group(1) for found in matches if found), "")
+        found = next((match for match in matches if match), None)
+        if found is None:
+            return ""
+        return found.group(1) if found.re.groups else self.entry.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +138,8 @@ class LanguageRules:
     """Everything known of one language. `questions` are groups by name; `scales` finds words
     that stand for a concept, with their sign: 1, -1 for the opposite, 0 for a plain synonym.
     `pressure` has the groups by which a claim is pressed, rejected and granted, or none.
-    `facts` are what a speaker says of itself, `general` finds words for cases of a thing."""
+    `facts` are what a speaker says of itself, `general` finds words for cases of a thing, and
+    `light` words tell no two facts apart."""
 
     code: str
     wordings: tuple[Wording, ...]
@@ -137,6 +150,7 @@ class LanguageRules:
     questions: Mapping[str, Group]
     facts: tuple[FactWording, ...]
     general: WordList[str]
+    light: frozenset[str]
     scales: WordList[tuple[str, int]]
     ignored: frozenset[str]
     function_words: frozenset[str]
@@ -221,8 +235,9 @@ def _language(pack: Pack) -> LanguageRules:
         denials={entry.name: _group(entry) for entry in pack.of_kind("denial")},
         pressure=_pressure(pack),
         questions=questions,
-        facts=tuple(_fact(entry) for entry in pack.of_kind("fact")),
+        facts=tuple(_fact(entry) for kind in ("fact", "deed") for entry in pack.of_kind(kind)),
         general=WordList(_general(pack), _folded_term),
+        light=_words(pack, "light"),
         scales=WordList(_scales(pack), _folded_term),
         ignored=_words(pack, "ignored"),
         function_words=_words(pack, "function"),
@@ -248,8 +263,8 @@ def _wording(entry: Entry) -> Wording:
 
 def _fact(entry: Entry) -> FactWording:
     patterns = tuple(compiled(pattern, entry) for pattern in entry.patterns)
-    if any(pattern.groups != 1 for pattern in patterns):
-        raise DataError(f"{entry.id} needs one group in each pattern: what the fact is on.")
+    if any(pattern.groups > 1 for pattern in patterns):
+        raise DataError(f"{entry.id} has several groups in a pattern: one is what the fact is on.")
     return FactWording(entry=entry, patterns=patterns, unless=_unless(entry))
 
 
