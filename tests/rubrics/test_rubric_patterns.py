@@ -76,8 +76,8 @@ def _english(old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("version = 4", "version = ", "not valid TOML"),
-        ("version = 4", "", "version"),
+        ("version = 5", "version = ", "not valid TOML"),
+        ("version = 5", "", "version"),
         ('name = "asks"', 'name = "begs"', "'asks'"),
         ('kind = "hesitation"', 'kind = "doubt"', "hesitation"),
         ('id = "en-yes"\nkind = "lead"\nname = "yes"', 'id = "en-yes"\nkind = "lead"', "no side"),

@@ -69,8 +69,8 @@ def _clauses(folded: str, language: LanguageRules) -> Iterator[tuple[int, int]]:
 
 def _facts_of(text: str, start: int, end: int, language: LanguageRules) -> Iterator[Fact]:
     clause = fold(text[start:end])
-    for wording in language.facts:
-        on = _first_of(wording.on(clause), language)
+    for wording, stated in language.stated(clause):
+        on = _first_of(stated, language)
         words = _named_in(on, wording, language)
         if words:
             found = language.general.find(on)

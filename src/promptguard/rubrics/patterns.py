@@ -124,11 +124,9 @@ class FactWording:
 
     def on(self, clause: str) -> str:
         """Return what a folded clause says it of, or nothing."""
-        if self.unless is not None and self.unless.search(clause):
-            return ""
         matches = (pattern.search(clause) for pattern in self.patterns)
         found = next((match for match in matches if match), None)
-        if found is None:
+        if found is None or (self.unless is not None and self.unless.search(clause)):
             return ""
         return found.group(1) if found.re.groups else self.entry.name
 
@@ -158,6 +156,7 @@ class LanguageRules:
     min_alike: float
     min_shared: float
     prefilter: PatternSet
+    fact_prefilter: PatternSet
 
     def asks(self, name: str, folded: str) -> bool:
         """Return whether a folded text matches the question group `name`; no group: never."""
@@ -171,6 +170,13 @@ class LanguageRules:
             if wording.entry.id in ids:
                 for match in wording.matches(folded):
                     yield wording, match
+
+    def stated(self, clause: str) -> Iterator[tuple[FactWording, str]]:
+        """Yield every fact that a folded clause states, with what it is on."""
+        ids = {entry.id for entry in self.fact_prefilter.match(clause)}
+        for wording in self.facts:
+            if wording.entry.id in ids and (on := wording.on(clause)):
+                yield wording, on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +229,7 @@ def _numbers() -> Mapping[str, Any]:
 
 def _language(pack: Pack) -> LanguageRules:
     wordings = tuple(_wording(entry) for entry in pack.entries if entry.kind in list(Kind))
+    facts = tuple(_fact(entry) for kind in ("fact", "deed") for entry in pack.of_kind(kind))
     questions = {entry.name: _group(entry) for entry in pack.of_kind("question")}
     for name in _NEEDED_QUESTIONS:
         if name not in questions:
@@ -235,7 +242,7 @@ def _language(pack: Pack) -> LanguageRules:
         denials={entry.name: _group(entry) for entry in pack.of_kind("denial")},
         pressure=_pressure(pack),
         questions=questions,
-        facts=tuple(_fact(entry) for kind in ("fact", "deed") for entry in pack.of_kind(kind)),
+        facts=facts,
         general=WordList(_general(pack), _folded_term),
         light=_words(pack, "light"),
         scales=WordList(_scales(pack), _folded_term),
@@ -245,6 +252,7 @@ def _language(pack: Pack) -> LanguageRules:
         min_alike=pack.numbers.get("min_alike", 0.6),
         min_shared=pack.numbers.get("min_shared", 0.3),
         prefilter=PatternSet([wording.entry for wording in wordings]),
+        fact_prefilter=PatternSet([wording.entry for wording in facts]),
     )
 
 
