@@ -1,15 +1,16 @@
 """Measures the self-contradiction rubric on labelled dialogues.
 
-python -m benchmarks.rubric FILE.jsonl[.gz]... [--source NAME] [--semantic] [--json]
+python -m benchmarks.rubric FILE.jsonl[.gz]... [--source NAME] [--half A|B] [--semantic] [--json]
 
-Each line holds `messages`, `source`, `lang` and a `label`: `contradiction`, or anything else for
-dialogues without one.
+Each line holds `id`, `messages`, `source`, `lang` and a `label`: `contradiction`, or anything else
+for dialogues without one. A half is chosen by a hash of the id: rules are written on A.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -50,6 +51,12 @@ def records(paths: list[Path]) -> Iterator[dict[str, object]]:
             yield from map(json.loads, lines)
 
 
+def half_of(record: dict[str, object]) -> str:
+    """Return the half that a record is in, the same on every run."""
+    digest = hashlib.sha256(str(record["id"]).encode()).digest()
+    return "AB"[digest[-1] % 2]
+
+
 def measure(source: str, outcomes: list[tuple[RubricVerdict, bool]]) -> Measure:
     """Return the measures of one source from (verdict, is labelled contradiction)."""
     n = len(outcomes)
@@ -83,6 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--source", action="append", help="Only this source; repeatable.")
+    parser.add_argument("--half", choices=("A", "B"), help="Only this half of the records.")
     parser.add_argument("--semantic", action="store_true", help="Compare by embeddings.")
     parser.add_argument("--json", action="store_true", dest="as_json")
     options = parser.parse_args()
@@ -91,6 +99,8 @@ def main() -> None:
     for record in records(options.files):
         source = f"{record['source']} ({record['lang']})"
         if options.source and record["source"] not in options.source:
+            continue
+        if options.half and half_of(record) != options.half:
             continue
         verdict = judge_contradiction(record["messages"], same_question=same_question).verdict
         outcomes.setdefault(source, []).append((verdict, record["label"] == "contradiction"))
