@@ -16,7 +16,7 @@ from pathlib import Path
 
 from training.records import read
 
-PER_LANGUAGE = 24_000
+PER_LANGUAGE = 42_000
 INTERFACE = {
     "aosp-settings", "mozilla-android", "mozilla-firefoxlite", "mozilla-www", "wikipedia-android",
     "wikimedia-commons-app", "matrix-react-sdk", "home-assistant", "scratch", "gnome-help",

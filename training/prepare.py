@@ -26,6 +26,7 @@ from typing import Any
 from training.compose import composed, insertions
 from training.overlap import Overlap
 from training.records import read
+from training.slots import inline, slot_pairs
 
 TRAINABLE = {"permissive", "SA", "authored"}
 KINDS = {  # category -> (manipulative, extractive, harmful); -1: unknown
@@ -296,8 +297,13 @@ def main() -> None:
     }
     for side, rows in examples.items():
         made = composed(rows, insertions(options.corpus, is_held=side), rng)
-        print(f"{'held' if side else 'train'}: {len(made)} documents composed")
-        rows += made
+        slots = list(slot_pairs(options.corpus, is_held=side))
+        within = inline(made, rng)
+        print(
+            f"{'held' if side else 'train'}: {len(made)} documents composed, {len(within)} of them"
+            f" also in one message with the request, {len(slots)} prompts with a slot"
+        )
+        rows += [*made, *within, *slots]
     chosen = [
         record
         for rows in dev.values()

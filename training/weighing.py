@@ -12,6 +12,7 @@ SOURCE_BOOST = {
     "authored_veiled": 3.0, "authored_results": 3.0, "authored_tools": 1.5,
     "authored_goals": 3.0, "authored_pages": 3.0, "authored_pairs_forms": 1.5,
     "authored_aims": 3.0, "authored_office": 3.0, "authored_pairs_hard": 2.0,
+    "authored_courses": 3.0, "authored_after": 1.5,
     "hh_harmless_test": 1.5,  # what people, not models, say to draw an assistant into harm
 }  # fmt: skip
 # Ordinary use of every kind beside the attacks lifts recall at low false-positive rates most.
