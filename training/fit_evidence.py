@@ -46,8 +46,10 @@ PER_SOURCE = 400
 # A talk of several turns may be blocked at any of them: the share is held for the whole talk.
 TURNS_OF_A_TALK = 4
 # The share is held for ordinary documents; innocent twins of poisoned ones, made to look like them,
-# are allowed five times as much, as in `fit_talks.py`.
-TWIN_SHARE = 5
+# are allowed five times as much, as in `fit_talks.py`. Documents as a whole have half as much again
+# as turns: what is flagged is taken out of the result, and the user's thread goes on.
+TWIN_SHARE, DOCUMENT_SHARE = 5, 1.5
+FEW = 30  # records from which on a source counts like any other
 # The thorough reader is asked from such log-odds on that this part of innocent single texts, each
 # source alike, costs its time.
 ASKED, HIGHEST = 0.25, 4.0
@@ -204,9 +206,12 @@ def fitted(data: Examples) -> np.ndarray:
 
 
 def prior_for(nats: np.ndarray, sources: np.ndarray, share: float) -> float:
-    """Return the prior at which `share` of innocent traffic, sources alike, reaches the block."""
+    """Return the prior at which `share` of innocent traffic, sources alike, reaches the block.
+
+    A source of few records counts by them, or a single record of it could set the prior.
+    """
     counts = Counter(sources.tolist())
-    weights = np.array([1 / counts[s] for s in sources.tolist()])
+    weights = np.array([1 / max(counts[s], FEW) for s in sources.tolist()])
     order = np.argsort(-nats)
     reached = np.cumsum(weights[order]) / weights.sum()
     return BLOCK - float(nats[order][np.searchsorted(reached, share)]) - 1e-6
@@ -222,6 +227,7 @@ def doubt_of(turns: Examples, shallow: np.ndarray, prior: float) -> dict[str, fl
 def document_prior(papers: Examples, written: np.ndarray, share: float) -> float:
     """Return the stricter of the priors for ordinary documents and for innocent twins."""
     found = []
+    share *= DOCUMENT_SHARE
     for is_twin, part in ((False, share), (True, min(0.5, TWIN_SHARE * share))):
         picked = (papers.labels == 0) & (papers.is_twin == is_twin)
         found.append(prior_for(written[picked], papers.sources[picked], part))

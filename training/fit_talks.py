@@ -36,7 +36,9 @@ from training.records import at_most, read
 
 SIGNALS = ("semantic", "context", "concepts", "keywords", "fil", "continuation", "probing")
 LOGIT = frozenset({"semantic", "context", "concepts"})
-PER_SOURCE = {"held": 8, "dev": 40}
+PER_SOURCE = {"held": 8, "dev": 80}
+# Talks that return to something harmless or to the attack: few sources, and much rests on them.
+AFTER, PER_AFTER = frozenset({"authored_after", "authored_recovery"}), 60
 MAX_TURNS = 12
 # Bounds on each scale. Left free, the fit leans on the context alone (AUC .909 against .884 on
 # later turns), and a harmless question after several hostile turns is then blocked for them: the
@@ -69,14 +71,19 @@ class Turn:
 def is_usable(record: dict[str, Any], name: str) -> bool:
     """Say whether a record is a talk without tool results whose hostile turns are known."""
     roles = [m["role"] for m in record["messages"]]
-    known = record["label"] == "benign" or record.get("attack_turn") is not None or name == "dev"
-    # Of some talks that return to something harmless nobody noted which turns were hostile.
-    noted = not record.get("last_turn_harmless") or "past_attack_turn" in record
-    return roles.count("user") > 1 and "tool" not in roles and known and noted
+    known = (
+        record["label"] == "benign"
+        or record.get("attack_turn") is not None
+        or record["category"] == "resumed"
+        or name == "dev"
+    )
+    return roles.count("user") > 1 and "tool" not in roles and known
 
 
 def label_of(record: dict[str, Any], index: int, turns: int) -> int | None:
     """Return whether a turn serves an attack; None where nobody knows."""
+    if record.get("last_turn_harmless") and "past_attack_turn" not in record:
+        return 0 if index == turns - 1 else None
     if record["label"] == "benign":
         return int(bool(record.get("last_turn_harmless")) and index == record["past_attack_turn"])
     start = record.get("attack_turn")
@@ -85,12 +92,19 @@ def label_of(record: dict[str, Any], index: int, turns: int) -> int | None:
     return int(index >= start)
 
 
+def drawn(records: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """Return at most so many records of each source and label."""
+    return at_most(records, most, lambda record: (record["source"], record["label"]))
+
+
 def turns_of(judge: TurnJudge, data: Path, name: str) -> list[Turn]:
     """Return the later turns of one set's talks."""
     records = [r for r in read(data / f"{name}_records.jsonl.gz") if is_usable(r, name)]
     random.Random(5).shuffle(records)
     found = []
-    for record in at_most(records, PER_SOURCE[name], lambda r: (r["source"], r["label"])):
+    after = [r for r in records if r["source"] in AFTER]
+    others = [r for r in records if r["source"] not in AFTER]
+    for record in [*drawn(others, PER_SOURCE[name]), *drawn(after, PER_AFTER)]:
         said = messages_from([m for m in record["messages"] if m.get("content")])
         verdicts = [verdict for verdict, _ in walk(judge, steps_of(said)[:MAX_TURNS])]
         for index, verdict in enumerate(verdicts):

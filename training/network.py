@@ -81,7 +81,8 @@ class Network(nn.Module):
         self.dropout = nn.Dropout(0.1)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         if shape.is_relative:
-            self.distance = nn.Embedding(BUCKETS, shape.heads)
+            # Kept as the base has it: without a gradient for the bias attention trains much faster.
+            self.distance = nn.Embedding(BUCKETS, shape.heads).requires_grad_(False)
         self.message_head = nn.Linear(shape.hidden, len(OUTPUTS))
         self.context_head = nn.Linear(shape.hidden, 2)
         self.document_head = nn.Linear(shape.hidden, 1)
@@ -94,6 +95,8 @@ class Network(nn.Module):
         bias = (1.0 - mask[:, None, None, :].to(x.dtype)) * -1e4
         if self.shape.is_relative:
             bias = bias + self._distances(places)
+        if x.is_cuda:
+            bias = bias.to(torch.get_autocast_dtype("cuda"))
         for layer in self.layers:
             x = layer(x, bias)
         weight = mask[..., None].to(x.dtype)

@@ -94,7 +94,7 @@ def align(network: Network, base: Network, parallel: list[Sentence], options: An
     optimiser = optimiser_of(network, options.align_rate, 1.0)
     course = Course(options.align_steps, options.seconds, optimiser)
     rng = random.Random(1)
-    buckets = sorted(parallel, key=lambda pair: len(pair[1]))
+    buckets = sorted(parallel, key=lambda pair: max(len(pair[0]), len(pair[1])))
     for step in course:
         begin = rng.randrange(0, len(buckets) - options.align_batch)
         loss = parallel_loss(network, base, buckets[begin : begin + options.align_batch])
