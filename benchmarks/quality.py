@@ -39,6 +39,7 @@ from promptguard.workers import default_jobs
 PUBLISHED = Path(__file__).parent / "published.json"
 FILE, LAYERS = "public_test.jsonl.gz", "public_test_layers.jsonl.gz"
 COMMAND = "python -m benchmarks.quality DATA"
+SINGLES = "engine, single messages alone"
 CONVERSATIONS = "engine, conversations alone"
 DOCUMENTS = "engine, tool results and documents"
 SEED = 0
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def measured(folder: Path, *, jobs: int, per_source: int | None) -> Report:
-    """Measure the engine on all cases, on conversations alone, and on untrusted content."""
+    """Measure the engine on all cases, each kind of them alone, and on untrusted content."""
     contender = Contender(name="engine", settings=ControllerConfig())
     dataset = load_dataset([folder / FILE], per_source=per_source, seed=SEED)
     outcomes = run_cases(dataset.cases, (contender,), jobs=jobs, on_case=_progress)
@@ -93,9 +94,11 @@ def measured(folder: Path, *, jobs: int, per_source: int | None) -> Report:
         seed=SEED,
         command=COMMAND if per_source is None else f"{COMMAND} --per-source {per_source}",
     )
-    pairs = zip(dataset.cases, outcomes["engine"], strict=True)
+    pairs = list(zip(dataset.cases, outcomes["engine"], strict=True))
+    singles = [(case, outcome) for case, outcome in pairs if outcome.turns == 1]
     talks = [(case, outcome) for case, outcome in pairs if outcome.turns > 1]
     parts = (
+        (SINGLES, [c for c, _ in singles], [o for _, o in singles]),
         (CONVERSATIONS, [c for c, _ in talks], [o for _, o in talks]),
         (DOCUMENTS, layers.cases, documents),
     )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.attribution import LIMIT, TYPES, asked_in, drawn, shares
+from benchmarks.first_prompts import half_of, lines
 from benchmarks.same_verdicts import compare
 from benchmarks.walk import Recorder, Walk, gateway_turn
 from promptguard.config import ControllerConfig
@@ -130,3 +131,34 @@ def test_attribution_judges_the_last_user_message_in_its_context() -> None:
     asked = asked_in([Message(role=role, content=str(at)) for at, role in enumerate(roles)])
     assert (asked.system, asked.user) == ("0", "3")
     assert [message.content for message in asked.history] == ["1", "2"]
+
+
+def prompt(index: int, *, category: str) -> Case:
+    """Return a prompt of the first design's set."""
+    is_attack = not category.startswith("benign")
+    label = "attack" if is_attack else "benign"
+    message = Message(role=Role.USER, content="text")
+    return Case(
+        index=index,
+        id=f"p{index}",
+        is_attack=is_attack,
+        label=label,
+        messages=(message,),
+        category=category,
+    )
+
+
+def test_shares_of_the_first_prompts_are_told_by_kind_with_innocent_ones_last() -> None:
+    """A share is of its own kind, not of all."""
+    found = [(prompt(n, category="jailbreak"), n < 3) for n in range(4)]
+    found += [(prompt(n, category="benign_general"), False) for n in range(4, 6)]
+    first, second = lines(found)
+    assert first.split()[:4] == ["attack", "jailbreak", "4", "0.750"]
+    assert second.split()[:4] == ["innocent", "benign_general", "2", "0.000"]
+
+
+def test_a_prompt_is_always_in_the_same_half() -> None:
+    """What was looked at on one run must not be held out on the next."""
+    halves = [half_of(prompt(n, category="jailbreak")) for n in range(40)]
+    assert halves == [half_of(prompt(n, category="jailbreak")) for n in range(40)]
+    assert set(halves) == {"A", "B"}
