@@ -13,6 +13,7 @@ from promptguard.runs.rendering import (
     MISTAKE_HEAD,
     SIGNAL_HEAD,
     group_rows,
+    headline_rows,
     headline_value,
     markdown_table,
     matrix_rows,
@@ -37,6 +38,15 @@ from promptguard.runs.report import (
 
 def summary(**fields: Any) -> Summary:
     return Summary(**({"name": "engine", "judged": 0, "failed": 0, "headline": ()} | fields))
+
+
+def test_what_could_not_be_measured_is_left_out_of_the_headline() -> None:
+    """Single messages have no conversations to count: a dash would look like a fault."""
+    known, unknown = (
+        Headline(key=key, label=key, measure=Measure(value=value))
+        for key, value in (("auc", 0.9), ("dialogues", None))
+    )
+    assert headline_rows(summary(headline=(known, unknown))) == (("auc", "0.900"),)
 
 
 @pytest.mark.parametrize(

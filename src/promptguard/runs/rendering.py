@@ -52,8 +52,12 @@ def with_interval(found: Measure, digits: int = 3) -> str:
 
 
 def headline_rows(summary: Summary) -> Rows:
-    """Return label and value of the numbers that sum a contender up."""
-    return tuple((each.label, headline_value(each)) for each in summary.headline)
+    """Return label and value of the numbers that sum a contender up, where there is a value.
+
+    Single messages have no conversations to count, and documents no look-alikes.
+    """
+    known = (each for each in summary.headline if each.measure.value is not None)
+    return tuple((each.label, headline_value(each)) for each in known)
 
 
 def headline_value(each: Headline) -> str:
