@@ -10,10 +10,10 @@ import json
 import platform
 import time
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.speed import Speed, measure_speed
+from promptguard import __version__
 
 HISTORY = Path(__file__).parent / "history.jsonl"
 
@@ -28,7 +28,7 @@ def main() -> None:
     options = parser.parse_args()
     found = measure_speed(turns=options.turns, long_turns=options.long)
     body = {
-        "version": version("promptguard"),
+        "version": __version__,
         "time": round(time.time()),
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
         **asdict(found),
@@ -56,7 +56,10 @@ def lines(found: Speed) -> list[str]:
     """Return the measurements as one reads them."""
     ratio = ratios(found)
     return [
-        f"turn            p50 {found.turn_p50_ms:8.2f} ms   p99 {found.turn_p99_ms:8.2f} ms",
+        (
+            f"turn            p50 {found.turn_p50_ms:8.2f} ms   p95 {found.turn_p95_ms:8.2f} ms   "
+            f"p99 {found.turn_p99_ms:8.2f} ms"
+        ),
         f"model alone     p50 {found.model_p50_ms:8.2f} ms   p99 {found.model_p99_ms:8.2f} ms",
         (
             f"turn / model    p50 {ratio['turn_over_model_p50']:8.2f}      "

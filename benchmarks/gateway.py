@@ -20,7 +20,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -34,6 +33,7 @@ from benchmarks.servers import (
     running_litellm,
     running_upstream,
 )
+from promptguard import __version__
 
 HISTORY = Path(__file__).parent / "history.jsonl"
 DIRECT, GUARDED, LITELLM = "direct", "promptguard", "litellm"
@@ -116,7 +116,7 @@ def main() -> None:
         print(line)
     body = {
         "benchmark": "gateway",
-        "version": version("promptguard"),
+        "version": __version__,
         "time": round(time.time()),
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
         "litellm_version": other,

@@ -38,6 +38,7 @@ class Speed:
     """What was measured; `model` is the encoder alone, on the inputs that the turns gave it."""
 
     turn_p50_ms: float
+    turn_p95_ms: float
     turn_p99_ms: float
     model_p50_ms: float
     model_p99_ms: float
@@ -114,6 +115,7 @@ def measure_speed(*, turns: int, long_turns: int) -> Speed:
     early_ms, late_ms = time_states(judge, early, late)
     return Speed(
         turn_p50_ms=_at(turn_ms, 50),
+        turn_p95_ms=_at(turn_ms, 95),
         turn_p99_ms=_at(turn_ms, 99),
         model_p50_ms=_at(model_ms, 50),
         model_p99_ms=_at(model_ms, 99),

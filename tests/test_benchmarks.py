@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.__main__ import main as bench
 from benchmarks.attribution import LIMIT, TYPES, asked_in, drawn, shares
 from benchmarks.first_prompts import half_of, lines
+from benchmarks.latency import line, timed
 from benchmarks.same_verdicts import compare
 from benchmarks.walk import Recorder, Walk, gateway_turn
+from promptguard import __version__
 from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
 from promptguard.records.fields import FieldMap
@@ -162,3 +167,39 @@ def test_a_prompt_is_always_in_the_same_half() -> None:
     halves = [half_of(prompt(n, category="jailbreak")) for n in range(40)]
     assert halves == [half_of(prompt(n, category="jailbreak")) for n in range(40)]
     assert set(halves) == {"A", "B"}
+
+
+def test_the_benchmark_of_speed_runs_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It writes what it printed, with the version that was timed."""
+    out = tmp_path / "speed.json"
+    command = ["bench", "--turns", "4", "--long", "12", "--no-history", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", command)
+    bench()
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["version"] == __version__
+    assert found["turn_p50_ms"] <= found["turn_p95_ms"] <= found["turn_p99_ms"]
+    assert "p95" in capsys.readouterr().out
+
+
+def test_latency_times_every_turn_of_a_talk() -> None:
+    """Turns beyond the bound are left out: a long talk would outweigh the others."""
+    judge = TurnJudge.open(ControllerConfig(store="memory:"), encoder=FakeEncoder())
+    talk = [Message(role=Role.USER, content=f"question {number}") for number in range(12)]
+    taken = list(timed(judge, talk[:3]))
+    assert len(taken) == 3
+    assert min(taken) > 0
+    assert len(list(timed(judge, talk))) == 8
+
+
+def test_latency_tells_percentiles_of_all_turns() -> None:
+    """The count stands before them."""
+    assert line("turns", [10.0] * 99 + [500.0]).split()[:6] == [
+        "turns",
+        "100",
+        "p50",
+        "10.0",
+        "ms",
+        "p95",
+    ]

@@ -52,7 +52,7 @@ TWIN_SHARE, DOCUMENT_SHARE = 5, 1.5
 FEW = 30  # records from which on a source counts like any other
 # The thorough reader is asked from such log-odds on that this part of innocent single texts, each
 # source alike, costs its time.
-ASKED, HIGHEST = 0.25, 4.0
+ASKED, HIGHEST = 0.17, 4.0
 BALANCED = 0.01
 FITTED = ("semantic", "context", "concepts", "keywords", "fil")
 LOGIT = frozenset({"semantic", "context", "concepts"})
