@@ -3,7 +3,7 @@
 python -m benchmarks.first_prompts FILE [--preset strict] [--half A|B] [--source promptguard_680]
 
 Each prompt is judged under both evaluation types. The share that is blocked is printed by category,
-those of innocent ones last. A half is chosen by a hash of the id: only A was ever looked at.
+those of innocent ones last. A half is chosen by a hash of the id: A was looked at, B was not.
 """
 
 from __future__ import annotations
