@@ -1,6 +1,6 @@
 """Measures the embedded evaluation on the prompts that the first design was tried on.
 
-python -m benchmarks.first_prompts FILE [--preset strict] [--half A|B] [--source promptguard_680]
+python -m benchmarks.first_prompts FILE [--preset strict] [--half A|B]
 
 Each prompt is judged under both evaluation types. The share that is blocked is printed by category,
 those of innocent ones last. A half is chosen by a hash of the id: A was looked at, B was not.
@@ -9,23 +9,18 @@ those of innocent ones last. A half is chosen by a hash of the id: A was looked 
 from __future__ import annotations
 
 import argparse
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.attribution import TYPES, asked_in
+from benchmarks.halves import add_half, half_of
 from promptguard import PromptGuard, PromptGuardConfig
+from promptguard.core.decision import Decision
 from promptguard.evaluators.metrics import ReciprocityMetrics
 from promptguard.runs.intervals import wilson
 from promptguard.validation.dataset import Case, load_dataset
 
 SOURCE = "promptguard_680"
-BLOCK = "block"
-
-
-def half_of(case: Case) -> str:
-    """Return the half that a record is in, the same on every run."""
-    return "AB"[hashlib.sha256(str(case.id).encode()).digest()[0] % 2]
 
 
 def lines(found: Iterable[tuple[Case, bool]]) -> Iterable[str]:
@@ -45,18 +40,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--preset", default="strict")
-    parser.add_argument("--half", choices=("A", "B"), help="Only this half of the prompts.")
-    parser.add_argument("--source", default=SOURCE)
+    add_half(parser)
     options = parser.parse_args()
     cases = [
         case
         for case in load_dataset([options.file]).cases
-        if case.source == options.source and options.half in (None, half_of(case))
+        if case.source == SOURCE and options.half in (None, half_of(case.id, byte=0))
     ]
     guard = PromptGuard(PromptGuardConfig(evaluation_type=TYPES, preset=options.preset))
     judged = guard.evaluate_batch_sync(asked_in(case.messages) for case in cases)
     found = [
-        (case, judgement.decision == BLOCK)
+        (case, judgement.decision is Decision.BLOCK)
         for case, judgement in zip(cases, judged, strict=True)
         if isinstance(judgement, ReciprocityMetrics)
     ]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.halves import add_half, half_of
 from promptguard.model.readers import shared_readers
 from promptguard.rubrics.contradiction import RubricVerdict, judge_contradiction
 from promptguard.rubrics.similarity import same_question_by
@@ -49,12 +49,6 @@ def records(paths: list[Path]) -> Iterator[dict[str, object]]:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8") as lines:
             yield from map(json.loads, lines)
-
-
-def half_of(record: dict[str, object]) -> str:
-    """Return the half that a record is in, the same on every run."""
-    digest = hashlib.sha256(str(record["id"]).encode()).digest()
-    return "AB"[digest[-1] % 2]
 
 
 def measure(source: str, outcomes: list[tuple[RubricVerdict, bool]]) -> Measure:
@@ -90,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--source", action="append", help="Only this source; repeatable.")
-    parser.add_argument("--half", choices=("A", "B"), help="Only this half of the records.")
+    add_half(parser)
     parser.add_argument("--semantic", action="store_true", help="Compare by embeddings.")
     parser.add_argument("--json", action="store_true", dest="as_json")
     options = parser.parse_args()
@@ -100,7 +94,7 @@ def main() -> None:
         source = f"{record['source']} ({record['lang']})"
         if options.source and record["source"] not in options.source:
             continue
-        if options.half and half_of(record) != options.half:
+        if options.half and half_of(record["id"], byte=-1) != options.half:
             continue
         verdict = judge_contradiction(record["messages"], same_question=same_question).verdict
         outcomes.setdefault(source, []).append((verdict, record["label"] == "contradiction"))

@@ -14,7 +14,8 @@ import pytest
 
 from benchmarks.__main__ import main as bench
 from benchmarks.attribution import LIMIT, TYPES, asked_in, drawn, shares
-from benchmarks.first_prompts import half_of, lines
+from benchmarks.first_prompts import lines
+from benchmarks.halves import half_of
 from benchmarks.latency import line, timed
 from benchmarks.same_verdicts import compare
 from benchmarks.walk import Recorder, Walk, gateway_turn
@@ -164,9 +165,8 @@ def test_shares_of_the_first_prompts_are_told_by_kind_with_innocent_ones_last() 
 
 def test_a_prompt_is_always_in_the_same_half() -> None:
     """What was looked at on one run must not be held out on the next."""
-    halves = [half_of(prompt(n, category="jailbreak")) for n in range(40)]
-    assert halves == [half_of(prompt(n, category="jailbreak")) for n in range(40)]
-    assert set(halves) == {"A", "B"}
+    found = "".join(half_of(f"p{n}", byte=0) for n in range(8))
+    assert (found, half_of("p0", byte=-1)) == ("AABBBBBB", "A")
 
 
 def test_the_benchmark_of_speed_runs_to_its_end(

@@ -7,7 +7,6 @@ document, nor its language, nor the fact that something was put in tells the lab
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import re
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from training.records import read
+from training.records import is_held_out, made_example, read
 
 HELD_OUT_SHARE = 0.1
 PER_SOURCE = 1500
@@ -49,8 +48,7 @@ def insertions(corpus: Path, *, is_held: bool) -> Insertions:
     for name in ("orders", "imperatives"):
         found: dict[str, list[str]] = defaultdict(list)
         for row in read(corpus / f"{name}.jsonl"):
-            digest = hashlib.sha256(row["text"].encode()).digest()[0] / 256
-            if (digest < HELD_OUT_SHARE) == is_held:
+            if is_held_out(row["text"], HELD_OUT_SHARE) == is_held:
                 found[row["lang"]].append(row["text"])
         sides.append(dict(found))
     return Insertions(orders=sides[0], innocent=sides[1])
@@ -211,7 +209,7 @@ def _pair(row: Row, given: Insertions, rng: random.Random, name: str) -> list[Ro
     made = []
     for label, sentence in enumerate(chosen):
         body = in_json(text, sentence, place) or put_in(text, sentence, place, joint)
-        made.append(_row(row, task, body, label, name, "composed_documents"))
+        made.append(_row(row["lang"], task, body, label, name, "composed_documents"))
     return made
 
 
@@ -224,27 +222,21 @@ def _short_pair(
         return []
     seed = rng.random()
     made = []
-    blank = {"lang": lang, "id": name, "system": ""}
     for label, sentence in enumerate(chosen):
         task, body = shells(random.Random(seed), line, sentence)
         made.append(
-            _row(blank, "" if seed < MASKED_TASK else task, body, label, name, "composed_results")
+            _row(lang, "" if seed < MASKED_TASK else task, body, label, name, "composed_results")
         )
     return made
 
 
-def _row(row: Row, task: str, body: str, label: int, name: str, source: str) -> Row:
-    return {
-        "task": "document",
-        "system": "",
-        "said": [["user", task], ["tool", body]],
-        "attack": label,
-        "session": label,
-        "kinds": (1, -1, -1) if label else (0, 0, 0),
-        "source": source,
-        "lang": row["lang"],
-        "pair": name,
-        "authored": True,
-        "category": "indirect_injection" if label else "benign_document",
-        "id": f"{name}-{label}",
-    }
+def _row(lang: str, task: str, body: str, label: int, name: str, source: str) -> Row:
+    return made_example(
+        "document",
+        [["user", task], ["tool", body]],
+        label,
+        pair=name,
+        source=source,
+        lang=lang,
+        categories=("benign_document", "indirect_injection"),
+    )

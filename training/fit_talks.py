@@ -31,7 +31,7 @@ from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.walk import walk
 from training.calibrate import fitted, weights_of
-from training.fit_evidence import BLOCK, prior_for
+from training.fit_evidence import BLOCK, TWIN_SHARE, prior_for
 from training.records import at_most, read
 
 SIGNALS = ("semantic", "context", "concepts", "keywords", "fil", "continuation", "probing")
@@ -53,7 +53,6 @@ BOUNDS = {
     "probing": (0.4, 1.0),
 }
 CONTEXT_LIMIT = 3.2
-TWIN_SHARE = 5
 ORDINARY = "ordinary"
 
 

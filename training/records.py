@@ -1,8 +1,9 @@
-"""Reading records, and keeping some of each kind."""
+"""Reading records, keeping some of each kind, and examples that are made of texts."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -28,3 +29,36 @@ def at_most(items: Iterable[T], most: int, key: Callable[[T], Hashable]) -> list
         if seen[key(item)] <= most:
             kept.append(item)
     return kept
+
+
+def is_held_out(text: str, share: float) -> bool:
+    """Say whether what is made of a text is held out, always the same way."""
+    return hashlib.sha256(text.encode()).digest()[0] / 256 < share
+
+
+def made_example(
+    task: str,
+    said: list[list[str]],
+    label: int,
+    *,
+    pair: str,
+    source: str,
+    lang: str,
+    categories: tuple[str, str],
+    system: str = "",
+) -> dict[str, Any]:
+    """Return one side of a made pair; `categories` are those of the innocent and of the attack."""
+    return {
+        "task": task,
+        "system": system,
+        "said": said,
+        "attack": label,
+        "session": label,
+        "kinds": (1, -1, -1) if label else (0, 0, 0),
+        "source": source,
+        "lang": lang,
+        "pair": pair,
+        "authored": True,
+        "category": categories[label],
+        "id": f"{pair}-{label}",
+    }

@@ -7,14 +7,13 @@ an order stand behind the request they came for. Either way the pair shares all 
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from training.records import read
+from training.records import is_held_out, made_example, read
 
 HELD_OUT_SHARE = 0.08
 INLINE_SHARE = 0.2  # of the composed pairs that are short enough
@@ -39,16 +38,13 @@ Row = dict[str, Any]
 def slot_pairs(corpus: Path, *, is_held: bool) -> Iterator[Row]:
     """Yield every template with an honest and a hijacking input, whole and as a system prompt."""
     for number, entry in enumerate(read(corpus / "slots.jsonl")):
-        digest = hashlib.sha256(entry["template"].encode()).digest()[0] / 256
-        if (digest < HELD_OUT_SHARE) != is_held:
+        if is_held_out(entry["template"], HELD_OUT_SHARE) != is_held:
             continue
         for place, sides in enumerate(zip(entry["honest"], entry["hijack"], strict=False)):
-            name = f"slot-{number}-{place}"
+            name, lang, system = f"slot-{number}-{place}", entry["lang"], entry["system"]
             for label, typed in enumerate(sides):
-                whole = entry["template"].replace(SLOT, typed)
-                yield _row("message", whole, label, name, entry["lang"])
-                row = _row("context", typed, label, f"{name}-system", entry["lang"])
-                yield row | {"system": entry["system"]}
+                yield _row(entry["template"].replace(SLOT, typed), label, name, lang)
+                yield _row(typed, label, f"{name}-system", lang, system=system)
 
 
 def inline(rows: list[Row], rng: random.Random) -> list[Row]:
@@ -64,23 +60,18 @@ def inline(rows: list[Row], rng: random.Random) -> list[Row]:
         for row in pair:
             (_, task), (_, body) = row["said"]
             text = frame.format(task=task, body=body)
-            name = f"inline-{row['pair']}"
-            made.append(_row("message", text, row["attack"], name, row["lang"]))
+            made.append(_row(text, row["attack"], f"inline-{row['pair']}", row["lang"]))
     return made
 
 
-def _row(task: str, text: str, label: int, name: str, lang: str) -> Row:
-    return {
-        "task": task,
-        "system": "",
-        "said": [["user", text]],
-        "attack": label,
-        "session": label,
-        "kinds": (1, -1, -1) if label else (0, 0, 0),
-        "source": f"authored_{name.split('-')[0]}",
-        "lang": lang,
-        "pair": name,
-        "authored": True,
-        "category": "injection" if label else "benign_hard_negative",
-        "id": f"{name}-{task}-{label}",
-    }
+def _row(text: str, label: int, name: str, lang: str, *, system: str = "") -> Row:
+    return made_example(
+        "context" if system else "message",
+        [["user", text]],
+        label,
+        pair=name,
+        source=f"authored_{name.split('-')[0]}",
+        lang=lang,
+        categories=("benign_hard_negative", "injection"),
+        system=system,
+    )
