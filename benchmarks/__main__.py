@@ -75,6 +75,7 @@ def lines(found: Speed) -> list[str]:
         f"evaluate overhead   {found.evaluate_overhead_ms:8.2f} ms   median, instant judge",
         f"loading             {found.load_s:8.2f} s",
         f"memory              {found.memory_mib:8.0f} MiB  at most, in this process",
+        f"                    {found.memory_loading_mib:8.0f} MiB  with the thorough reader",
     ]
 
 

@@ -51,6 +51,7 @@ class Speed:
     evaluate_overhead_ms: float
     load_s: float
     memory_mib: float
+    memory_loading_mib: float
 
 
 class RecordingEncoder:
@@ -113,6 +114,7 @@ def measure_speed(*, turns: int, long_turns: int) -> Speed:
     early = state_after(judge, EARLY_TURN - 1)
     late = state_after(judge, long_turns - 1)
     early_ms, late_ms = time_states(judge, early, late)
+    judge.encoder.read_messages(("ready",), thorough=True)
     return Speed(
         turn_p50_ms=_at(turn_ms, 50),
         turn_p95_ms=_at(turn_ms, 95),
@@ -128,6 +130,7 @@ def measure_speed(*, turns: int, long_turns: int) -> Speed:
         evaluate_overhead_ms=_at(time_evaluate(), 50),
         load_s=round(load_s, 3),
         memory_mib=round(memory_mib, 1),
+        memory_loading_mib=round(peak_memory_mib(), 1),
     )
 
 
