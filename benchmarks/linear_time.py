@@ -16,16 +16,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from promptguard.evaluators.structure import structure
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.fil.finding import canonical
 from promptguard.rubrics.language import language_of
 from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.position import read_position
 from promptguard.service.body import prose_in
+from promptguard.signals.structure import structure
 from promptguard.signals.wording import Phrase, classify_reply, count, matchable, shipped_lexicon
 from promptguard.text.confusables import unmix
-from promptguard.text.normalize import fold, nfkc, plain_letters, strip_hidden, unleet, unspace
+from promptguard.text.normalize import (
+    fold,
+    nfkc,
+    plain_letters,
+    strip_hidden,
+    unleet,
+    unmark,
+    unspace,
+)
 from promptguard.text.places import original_spans
 from promptguard.text.read import TextViews, decode, read_text
 from promptguard.text.vocabulary import key_terms, reads_like_language, reads_like_prose, segment
@@ -149,6 +157,7 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "nfkc": nfkc,
     "unmix": unmix,
     "unspace": unspace,
+    "unmark": unmark,
     "unleet": unleet,
     "key_terms": key_terms,
     "reads_like_language": reads_like_language,

@@ -61,6 +61,7 @@ SET = {
     "system_rules": {"link": "linear", "scale": 1.2},
     "continuation": {"link": "linear", "scale": 2.5},
     "probing": {"link": "linear", "scale": 1.0},
+    "form": {"link": "linear", "scale": 8.0, "from_share": 0.05},  # odd, not harmful: strict only
     "judge": {"link": "logit", "scale": 0.8, "limit": 3.0},
 }
 MEASURED = (

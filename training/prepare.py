@@ -19,8 +19,9 @@ import hashlib
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from training.compose import composed, insertions
@@ -95,8 +96,10 @@ def example(
     }
 
 
-def examples_of(record: Record, rng: random.Random) -> Iterator[Record]:
-    """Yield the examples one record gives."""
+def examples_of(
+    record: Record, rng: random.Random, early: Mapping[str, int] = MappingProxyType({})
+) -> Iterator[Record]:
+    """Yield the examples one record gives; `early` has the turns that `early_turns` names."""
     label = int(record["label"] == "attack")
     said = turns(record)
     contents = [i for i, (role, _) in enumerate(said) if role == "tool"]
@@ -118,8 +121,12 @@ def examples_of(record: Record, rng: random.Random) -> Iterator[Record]:
         yield example(record, "context", said[: users[-1] + 1], 0, session=1)
         return
     yield example(record, "context", said[: users[-1] + 1], label)
+    cut = early.get(record.get("pair") or "")
+    if cut is not None:
+        name = {"source": f"{record['source']}_early", "pair": f"{record['pair']}-early"}
+        yield example(record | name, "context", said[: users[min(cut, len(users) - 1)] + 1], label)
     if label:
-        yield from attack_prefixes(record, said, users, rng)
+        yield from attack_prefixes(record, said, users, rng, is_plain=cut is None)
     else:
         for index in rng.sample(users, min(TURNS_PER_CONVERSATION, len(users))):
             yield example(record, "message", [said[index]], 0)
@@ -138,19 +145,46 @@ def documents(
         )
 
 
+def early_turns(records: Iterable[Record]) -> dict[str, int]:
+    """Return, by pair, the turn before the open one in talks that differ from their first turn on.
+
+    Where two talks begin alike, nothing before the open turn tells them apart. Where they do not,
+    the course itself shows the aim, and a guard that waits for the open turn comes late.
+    """
+    sides: dict[str, dict[str, Record]] = defaultdict(dict)
+    for record in records:
+        if record.get("pair") and record["kind"] == "multi":
+            sides[record["pair"]][record["label"]] = record
+    found = {}
+    for pair, talks in sides.items():
+        if len(talks) == 2 and (start := talks["attack"].get("attack_turn") or 0) > 1:
+            first, other = (
+                next(t for r, t in turns(talk) if r == "user") for talk in talks.values()
+            )
+            if first != other:
+                found[pair] = start - 1
+    return found
+
+
 def attack_prefixes(
-    record: Record, said: list[list[str]], users: list[int], rng: random.Random
+    record: Record,
+    said: list[list[str]],
+    users: list[int],
+    rng: random.Random,
+    *,
+    is_plain: bool,
 ) -> Iterator[Record]:
     """Yield prefixes of an attack: innocent before its first open turn, an attack from there.
 
-    `attack_turn` counts user turns from 0.
+    `attack_turn` counts user turns from 0. Without `is_plain` the course shows the aim earlier.
     """
     start = record.get("attack_turn")
     if start is None:
         return
     if start > 1:
         before = rng.randrange(0, start - 1)
-        yield example(record, "context", said[: users[before] + 1], 0)
+        if is_plain:
+            yield example(record, "context", said[: users[before] + 1], 0)
         yield example(record, "message", [said[users[before]]], 0)
     if start < len(users) - 1:
         yield example(record, "context", said[: users[start] + 1], 1)
@@ -292,8 +326,10 @@ def main() -> None:
             counts[record["source"]] += 1
         else:
             dev[(record["source"], record["label"])].append(record)
+    early = early_turns(authored)
+    print(f"{len(early)} pairs of talks that differ from their first turn on")
     examples = {
-        side: [e for r in rows for e in examples_of(r, rng)] for side, rows in sides.items()
+        side: [e for r in rows for e in examples_of(r, rng, early)] for side, rows in sides.items()
     }
     for side, rows in examples.items():
         made = composed(rows, insertions(options.corpus, is_held=side), rng)

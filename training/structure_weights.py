@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from promptguard.core.layers import ROLE_CONFUSION_F
-from promptguard.evaluators.structure import Feature, structure
+from promptguard.signals.structure import Feature, structure
 from training.prepare import TRAINABLE
 from training.records import read
 

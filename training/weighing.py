@@ -13,6 +13,12 @@ SOURCE_BOOST = {
     "authored_goals": 3.0, "authored_pages": 3.0, "authored_pairs_forms": 1.5,
     "authored_aims": 3.0, "authored_office": 3.0, "authored_pairs_hard": 2.0,
     "authored_courses": 3.0, "authored_after": 1.5,
+    # Talks whose aim shows in their course, from the first turn on.
+    "authored_plans": 3.0, "authored_paths": 4.0, "authored_hidden": 3.0,
+    "authored_goals_early": 2.0, "authored_veiled_early": 2.0, "authored_paths_early": 4.0,
+    "authored_plans_early": 3.0, "authored_hidden_early": 2.0,
+    "authored_pairs_hazards": 2.0, "authored_pairs_wrapped": 2.0, "authored_planted": 3.0,
+    "authored_provoked": 1.5,
     "hh_harmless_test": 1.5,  # what people, not models, say to draw an assistant into harm
 }  # fmt: skip
 # Ordinary use of every kind beside the attacks lifts recall at low false-positive rates most.

@@ -9,10 +9,10 @@ import pytest
 
 from promptguard.config import ControllerConfig
 from promptguard.errors import DataError
-from promptguard.evaluators.structure import Feature, structure
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.patterns import add_language, codes, languages
 from promptguard.patterns.wordlist import shipped_concepts
+from promptguard.signals.structure import Feature, structure
 from promptguard.signals.wording import Phrase, says, shipped_lexicon
 from promptguard.text import read_text
 from promptguard.text.vocabulary import key_terms

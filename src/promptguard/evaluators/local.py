@@ -22,11 +22,11 @@ from promptguard.evaluators.reading import (
     read_layers,
 )
 from promptguard.evaluators.registry import JUDGES
-from promptguard.evaluators.structure import Feature, Findings, structure
 from promptguard.model.artifact import open_artifact
 from promptguard.model.readers import Readers, shared_readers
 from promptguard.protocols import Encoder, LayerJudgement, LayerTask
 from promptguard.signals import noisy_or
+from promptguard.signals.structure import Feature, Findings, structure
 from promptguard.state import RECENT_TURNS
 from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge

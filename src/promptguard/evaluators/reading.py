@@ -11,9 +11,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from promptguard.evaluators.structure import Findings, structure
 from promptguard.model.reading import MessageReading
 from promptguard.protocols import Encoder
+from promptguard.signals.structure import Findings, structure
 from promptguard.text import read_text
 from promptguard.text.read import TextViews
 from promptguard.verdict import Verdict

@@ -31,12 +31,14 @@ class SignalWeight(_Part):
     Links: `linear` is the score itself, `logit` its log-odds. `later` is the scale from a session's
     second turn on, where it differs: in a talk the context tells more than the message alone. A
     scale of 0 makes the signal a measurement: it is computed and shown, and decides nothing.
+    Under a budget of less than `from_share` the signal is not computed at all.
     """
 
     link: Literal["linear", "logit"]
     scale: float = Field(ge=0.0)
     later: float | None = Field(default=None, ge=0.0)
     limit: float = Field(default=8.0, gt=0.0)
+    from_share: float = Field(default=0.0, ge=0.0, le=0.5)
 
     def scale_at(self, turn: int) -> float:
         """Return the scale that holds at a session's turn, counted from 1."""

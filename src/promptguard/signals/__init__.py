@@ -32,6 +32,7 @@ _FILES = {
     "concepts": "readings",
     "keywords": "wording",
     "fil": "readings",
+    "form": "structure",
     "system_rules": "subject",
     "session": "session",
     "continuation": "subject",

@@ -17,6 +17,12 @@ _SPACED = re.compile(
     r"(?:[^\W\d_](?:[ ._*|/~-]{1,3}|\s{2,3})(?=[^\W\d_](?![^\W_]))){3,}"
     r"[^\W\d_](?![^\W_])"
 )
+# A sign before every character, blanks and other signs included.
+_MARKED = re.compile(
+    "|".join(
+        rf"(?:{sign}[^{sign}\n]){{8,}}" for sign in (r"\\", "/", r"\|", "~", r"\^", r"\*", "_")
+    )
+)
 _WIDE_GAP = re.compile(r"\s{2,}|\s*[/|]\s*|\s+[._*~-]\s+")
 _ANY_SPACE = re.compile(r"\s+")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -77,6 +83,18 @@ def unspacing(text: str) -> Iterator[Edit]:
             yield match.start(), match.end(), joined
 
 
+def unmark(text: str) -> str:
+    """Drop a sign that was set before every character of a stretch."""
+    return _MARKED.sub(_unmarked, text)
+
+
+def unmarking(text: str) -> Iterator[Edit]:
+    """Yield the edits that `unmark` makes."""
+    for match in _MARKED.finditer(text):
+        if _unmarked(match) != match[0]:
+            yield from ((at, at + 1, "") for at in range(match.start(), match.end(), 2))
+
+
 def unleet(text: str) -> str:
     """Replace digits and signs that stand for letters, where the result is a known word.
 
@@ -102,6 +120,16 @@ def _joined(match: re.Match[str]) -> str:
     if all(is_word(piece) for piece in pieces if len(piece) > 1) and max(map(len, pieces)) > 2:
         return " ".join(pieces)
     return (segment(pieces[0]) if len(pieces) == 1 else None) or run
+
+
+def _unmarked(match: re.Match[str]) -> str:
+    said = match[0][1::2]
+    letters = "".join(_LETTER.findall(said))
+    # Columns of a table, escapes, a path: signs between things that are no sentence.
+    is_said = 2 * len(letters) > len(said) and len(set(letters)) > 3
+    if is_said and (" " in said or _CJK.search(said) or segment(letters)):
+        return said
+    return match[0]
 
 
 def _spelled(match: re.Match[str]) -> str:
@@ -333,7 +361,11 @@ def _squeezing(text: str) -> Iterator[Edit]:
             yield match.start(), match.end(), " " * is_inner
 
 
-_ASCII_STEPS = (_Step("spaced", unspace, unspacing), _Step("leet", unleet))
+_ASCII_STEPS = (
+    _Step("spaced", unmark, unmarking),
+    _Step("spaced", unspace, unspacing),
+    _Step("leet", unleet),
+)
 _STEPS = (
     _Step("", _thinned, _thinning),
     _Step("styled", _composed, _composing),

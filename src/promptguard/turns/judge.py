@@ -69,7 +69,8 @@ class TurnJudge:
         `encoder` replaces the embedded readers, `instinct` rules that were read before.
         """
         weights = load_weights(Path(config.weights)) if config.weights else shipped_weights()
-        priors = weights.priors_for(config.false_positive_budget or PRESETS[config.preset])
+        share = config.false_positive_budget or PRESETS[config.preset]
+        priors = weights.priors_for(share)
         instinct = instinct or FrozenInstinct.load(
             extra_paths=config.rules, settings=config.temporal
         )
@@ -80,8 +81,9 @@ class TurnJudge:
         else:  # silence of the readers is no evidence of innocence
             signals = tuple((name, s) for name, s in signals if name not in MODEL_SIGNALS)
             weights = weights.for_rules_alone(priors, instinct.parameters.base.block_at)
-        for name, _ in signals:
-            weights.weight_of(name)
+        signals = tuple(
+            (name, s) for name, s in signals if weights.weight_of(name).from_share <= share
+        )
         return cls(
             config=config,
             encoder=used,

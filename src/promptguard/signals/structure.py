@@ -1,4 +1,7 @@
-"""Who speaks in a user layer: structural features, the section `structure` of every language."""
+"""Who speaks in a user layer: structural features, the section `structure` of every language.
+
+Signal `form`: how a message is written, whatever it says.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from promptguard.errors import DataError
 from promptguard.patterns import Entry, Pack, any_of, language_cache, packs
+from promptguard.protocols import TurnContext
+from promptguard.signals import SIGNALS
 from promptguard.text.vocabulary import bare
+from promptguard.verdict import SignalScore
 
 MAX_CHARS = 100_000
 """Of a longer text the beginning and the end are searched, half of the bound each."""
@@ -28,6 +34,9 @@ _QUOTED = re2.compile(
     r"(?s:```.{8,}?```)|`[^`\n]{16,}`|\"[^\"\n]{16,}\"|(?:^|\W)'[^'\n]{16,}'(?:\W|$)"
     r"|“[^”\n]{16,}”|„[^“”\n]{16,}[“”]|«[^»\n]{16,}»|「[^」\n]{8,}」|『[^』\n]{8,}』"
 )
+
+# Letters that somebody set apart or took from other alphabets; the rest comes with copied text.
+_DISGUISES = frozenset({"spaced", "styled"})
 
 
 class Feature(StrEnum):
@@ -81,6 +90,12 @@ class Structure:
         stated = self._shown(found, bare_scans)
         return Findings(stated=stated, quoted=tuple(f for f in found if f not in stated))
 
+    def shows(self, feature: Feature, text: str) -> bool:
+        """Say whether a text shows a feature in its own words, not in a quotation alone."""
+        scan = scannable(text)
+        found = self.compiled[feature]
+        return bool(found.search(scan)) and bool(found.search(_QUOTED.sub(' "…" ', scan)))
+
     def falsehood(self, found: Findings) -> float:
         """Return 1 - Π(1 - weight): each feature takes its share of the remaining doubt."""
         doubts = [1.0 - self.weights[feature] for feature in found.stated]
@@ -132,3 +147,12 @@ def _compiled(feature: Feature, entries: Iterable[Entry]) -> Any:
     if not own:
         raise DataError(f"No language has a pattern for {feature}.")
     return any_of(own)
+
+
+@SIGNALS.register("form")
+def form(ctx: TurnContext) -> SignalScore:
+    """Return 1 for a message in the assistant's voice or in disguised letters, else 0."""
+    found = sorted(_DISGUISES.intersection(ctx.views.disguises))
+    if structure().shows(Feature.ASSISTANT_VOICE, ctx.views.plain):
+        found.append("assistant's voice")
+    return SignalScore(name="form", score=float(bool(found)), reason=", ".join(found))
