@@ -1,12 +1,16 @@
 """The measure of the rubric on labelled dialogues."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from benchmarks import rubric
 
+AUTHORED = (
+    Path(__file__).resolve().parents[2] / "training/corpus/rubric/false_presuppositions.jsonl"
+)
 TALK = [
     {"role": "user", "content": "Should schools teach chess?"},
     {"role": "assistant", "content": "Yes, schools should teach chess."},
@@ -51,3 +55,12 @@ def test_the_halves_share_no_record_and_leave_none_out(labelled, capsys, monkeyp
     halves = [measured(labelled, capsys, monkeypatch, "--half", half) for half in "AB"]
     assert sum(half["n"] for half in halves) == 20
     assert all(half["n"] for half in halves)
+
+
+def test_the_authored_dialogues_are_of_one_form() -> None:
+    """Each kind has twenty of five exchanges; two kinds of the seven are contradictions."""
+    found = list(rubric.records([AUTHORED]))
+    kinds = Counter((record["category"], record["label"]) for record in found)
+    assert set(kinds.values()) == {20}
+    assert [label for _, label in kinds].count("contradiction") == 2
+    assert {len(record["messages"]) for record in found} == {10}
