@@ -76,14 +76,14 @@ def _english(old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("version = 5", "version = ", "not valid TOML"),
-        ("version = 5", "", "version"),
+        ("version = 6", "version = ", "not valid TOML"),
+        ("version = 6", "", "version"),
         ('name = "asks"', 'name = "begs"', "'asks'"),
         ('kind = "hesitation"', 'kind = "doubt"', "hesitation"),
         ('id = "en-yes"\nkind = "lead"\nname = "yes"', 'id = "en-yes"\nkind = "lead"', "no side"),
         ("{stop}", "{halt}", "halt"),
         ("adore|prefer)\\b(.+)", "adore|prefer)\\b(.)(.+)", "en-likes has several groups"),
-        ('name = "yields"', 'name = "gives"', "needs all of presses, refutes"),
+        ('name = "yields"', 'name = "gives"', "needs all of presses, supposes"),
     ],
 )
 def test_a_broken_file_is_named(old, new, message) -> None:

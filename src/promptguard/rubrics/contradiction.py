@@ -147,7 +147,7 @@ def _reversals(
         if a.stance.contradicts(b.stance) and not (a.is_on_claim and _is_wavering(a, b, last))
     ]
     counted = [
-        (a, b) for a, b in opposed if not a.is_on_claim or grants_claim(b, shipped_patterns())
+        (a, b) for a, b in opposed if not a.is_on_claim or grants_claim(a, b, shipped_patterns())
     ]
     hints = [pair for pair in opposed if pair not in counted]
     counted += [(one.first, one.second) for one in conceded if one.is_plain]

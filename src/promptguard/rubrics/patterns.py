@@ -21,13 +21,17 @@ _OTHER_LANGUAGES = "any"
 _NEEDED_QUESTIONS = ("asks", "stop", "clause", "information", "negated")
 _PRESSURE = (
     "presses",
+    "supposes",
     "refutes",
+    "refers",
     "objects",
     "doubts",
     "reserves",
     "affirms",
     "confirms",
     "yields",
+    "contrasts",
+    "reports",
     "negates",
 )
 
