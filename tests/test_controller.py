@@ -316,7 +316,7 @@ async def test_a_second_opinion_sees_the_talk_and_counts_within_bounds(
     await controller.process_turn("s", "hello there")
     opinion = Opinion(falsehood)
     controller._second = opinion  # type: ignore[assignment]
-    result = await controller.process_turn("s", DOUBTFUL)
+    result = await controller.process_turn("s", "how do I get into a server without a password")
     (entry,) = [e for e in result.evidence if e.signal == "judge"]
     limit = controller.judge.weights.signals["judge"].limit
     assert 0 < sign * entry.nats <= limit

@@ -17,7 +17,8 @@ SOURCE_BOOST = {
     "authored_plans": 3.0, "authored_paths": 4.0, "authored_hidden": 3.0,
     "authored_goals_early": 2.0, "authored_veiled_early": 2.0, "authored_paths_early": 4.0,
     "authored_plans_early": 3.0, "authored_hidden_early": 2.0,
-    "authored_pairs_hazards": 2.0, "authored_pairs_wrapped": 2.0, "authored_planted": 3.0,
+    "authored_pairs_hazards": 2.0, "authored_pairs_wrapped": 2.0, "authored_pairs_behaviours": 2.0,
+    "authored_pairs_provoked": 2.0, "authored_planted": 3.0,
     "authored_provoked": 1.5,
     "hh_harmless_test": 1.5,  # what people, not models, say to draw an assistant into harm
 }  # fmt: skip

@@ -109,8 +109,8 @@ def test_better_weights_are_found_and_can_be_loaded(tmp_path: Path) -> None:
     loaded = load_weights(path)
     assert loaded.version != SHIPPED.version
     assert "200 attacks and 200 benign" in loaded.fitted_on
-    assert {budget.share for budget in loaded.budgets} == {0.01, 0.05}
-    assert loaded.priors_for(0.05).first > loaded.priors_for(0.01).first
+    assert {budget.share for budget in loaded.budgets} == {0.01, 0.1}
+    assert loaded.priors_for(0.1).first > loaded.priors_for(0.01).first
 
 
 def test_a_result_that_is_not_better_is_refused() -> None:

@@ -18,7 +18,7 @@ from promptguard.setting_faults import readable
 from promptguard.verdict import Evidence, Mode, SignalScore
 
 _HAIR = 1e-6  # above the line, whatever rounding does
-PRESETS = {"strict": 0.05, "balanced": 0.01, "permissive": 0.002}
+PRESETS = {"strict": 0.1, "balanced": 0.01, "permissive": 0.002}
 
 
 class _Part(BaseModel):
@@ -193,6 +193,18 @@ class Weights(_Part):
             if wanted <= right:
                 return low + (high - low) * (wanted - left) / (right - left)
         return points[-1][1]
+
+    def quiet(self, priors: Priors) -> Priors:
+        """Return the shipped priors for an engine without the model: what shows nothing stays SAFE.
+
+        They were fitted with readers that speak against an attack in what is harmless.
+        """
+        most = self.modes.odds_of(Mode.CAUTIOUS) - _HAIR
+        return Priors(
+            first=min(priors.first, most),
+            later=min(priors.later, most),
+            document=min(priors.document, most),
+        )
 
     def for_rules_alone(self, priors: Priors, block_at: float) -> Weights:
         """Return the weights of an engine without the model, where the rules decide.

@@ -126,7 +126,7 @@ def _unmarked(match: re.Match[str]) -> str:
     said = match[0][1::2]
     letters = "".join(_LETTER.findall(said))
     # Columns of a table, escapes, a path: signs between things that are no sentence.
-    is_said = 2 * len(letters) > len(said) and len(set(letters)) > 3
+    is_said = 2 * len(letters) > len(said.replace(" ", "")) and len(set(letters)) > 3
     if is_said and (" " in said or _CJK.search(said) or segment(letters)):
         return said
     return match[0]

@@ -80,6 +80,8 @@ class TurnJudge:
             used = encoder or shared_readers()
         else:  # silence of the readers is no evidence of innocence
             signals = tuple((name, s) for name, s in signals if name not in MODEL_SIGNALS)
+            if not config.weights:  # priors of one's own were fitted to what runs
+                priors = weights.quiet(priors)
             weights = weights.for_rules_alone(priors, instinct.parameters.base.block_at)
         signals = tuple(
             (name, s) for name, s in signals if weights.weight_of(name).from_share <= share
