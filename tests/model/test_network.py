@@ -24,6 +24,7 @@ from promptguard.model.network import (
     SEP,
     STRIDE,
     WINDOW,
+    WITH_REPLIES,
     Blend,
     WordPairs,
     buckets,
@@ -100,10 +101,20 @@ def test_what_the_user_said_has_the_room_before_the_replies() -> None:
     tokens, speakers = context_window(said)
     assert len(tokens) == len(speakers) <= CONTEXT
     assert all(n in tokens for n in range(1, 20, 2))
-    assert [n for n in range(2, 20, 2) if n in tokens] == [*range(6, 20, 2)]
+    assert [n for n in range(2, 20, 2) if n in tokens] == [14, 16, 18]
     assert tokens.count(18) == ASSISTANT_TOKENS
     assert tokens.index(17) < tokens.index(18) < tokens.index(19)
     assert speakers[tokens.index(18)] == 1
+
+
+def test_replies_leave_a_window_short_that_the_user_alone_may_fill() -> None:
+    """What was said costs time by its length: replies are no reason for a long window."""
+    long = [("user", [n] * 48) if n % 2 else ("assistant", [n] * 9) for n in range(1, 16)]
+    tokens, _ = context_window(long)
+    assert WITH_REPLIES < len(tokens) <= CONTEXT
+    assert not any(n in tokens for n in range(2, 16, 2))
+    short = [(role, ids[:8]) for role, ids in long]
+    assert len(context_window(short)[0]) <= WITH_REPLIES
 
 
 def table_with(**rows: list[int]) -> WordPairs:

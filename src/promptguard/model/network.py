@@ -32,7 +32,7 @@ from promptguard.vector import Vector
 CLS, SEP = 101, 102
 WINDOW, STRIDE = 160, 120
 MAX_WINDOWS = 24
-CONTEXT = 256
+CONTEXT, WITH_REPLIES = 256, 192
 SYSTEM_TOKENS, USER_TOKENS, ASSISTANT_TOKENS, LAST_TOKENS = 40, 48, 14, 80
 TASK_TOKENS = 32
 USER, ASSISTANT, SYSTEM, TOOL = range(4)
@@ -117,7 +117,7 @@ def context_window(said: Sequence[tuple[str, Sequence[int]]], system: Sequence[i
     """Lay the system prompt and the last turns out in one window, newest last.
 
     The system prompt and the assistant's turns are shortened most. What the user said has the room
-    first, from the newest turn on, and the replies to it what is left.
+    first, from the newest turn on. Replies to it come in as long as the window stays short.
     """
     opening = [*shorten(system, SYSTEM_TOKENS), SEP] if system else []
     room = CONTEXT - 1 - len(opening)
@@ -134,6 +134,7 @@ def context_window(said: Sequence[tuple[str, Sequence[int]]], system: Sequence[i
             break
         room -= len(piece)
         kept[index] = piece
+    room -= CONTEXT - WITH_REPLIES
     for index in reversed(range(oldest, len(said))):
         role, ids = said[index]
         piece = [*shorten(ids, ASSISTANT_TOKENS), SEP]
