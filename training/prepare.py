@@ -21,7 +21,6 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from training.compose import composed, insertions
@@ -96,9 +95,7 @@ def example(
     }
 
 
-def examples_of(
-    record: Record, rng: random.Random, early: Mapping[str, int] = MappingProxyType({})
-) -> Iterator[Record]:
+def examples_of(record: Record, rng: random.Random, early: Mapping[str, int]) -> Iterator[Record]:
     """Yield the examples one record gives; `early` has the turns that `early_turns` names."""
     label = int(record["label"] == "attack")
     said = turns(record)
