@@ -1,4 +1,4 @@
-"""The texts that prompts with a slot are made of, and what is made of them."""
+"""The texts that training examples are made of, and what is made of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+from training.prepare import early_turns, examples_of
 from training.slots import FRAMES, SLOT, inline, slot_pairs
 
 CORPUS = Path(__file__).parents[1] / "training" / "corpus"
@@ -73,3 +75,25 @@ def test_a_document_without_its_pair_or_too_long_is_left_out() -> None:
 def test_frames_hold_both_the_request_and_the_document() -> None:
     """A frame that drops one of them would teach nothing."""
     assert all("{task}" in frame and "{body}" in frame for frame in FRAMES)
+
+
+def talk(label: str, *said: str, pair: str) -> dict[str, Any]:
+    """A record of one side of a pair whose third turn is the open one."""
+    messages = [{"role": "user", "content": text} for text in said]
+    return {
+        "id": f"{pair}-{label}", "pair": pair, "kind": "multi", "label": label, "lang": "en",
+        "category": "escalation", "source": "authored_x", "flag": "authored",
+        "messages": messages, "attack_turn": 2 if label == "attack" else None,
+    }  # fmt: skip
+
+
+def test_talks_that_differ_from_the_first_turn_on_are_also_shown_before_the_open_one() -> None:
+    """Labelled as the whole talk; where both begin alike, nothing tells them apart so early."""
+    apart = [talk("attack", "a", "b", "c", pair="p"), talk("benign", "x", "y", "z", pair="p")]
+    alike = [talk("attack", "a", "b", "c", pair="q"), talk("benign", "a", "b", "z", pair="q")]
+    early = early_turns([*apart, *alike])
+    assert early == {"p": 1}
+    shown = [e for r in [*apart, *alike] for e in examples_of(r, random.Random(0), early)]
+    found = [(e["said"], e["attack"]) for e in shown if e["pair"] == "p-early"]
+    assert found == [([["user", "a"], ["user", "b"]], 1), ([["user", "x"], ["user", "y"]], 0)]
+    assert not [e for e in shown if e["pair"] == "q-early"]

@@ -40,9 +40,9 @@ PER_SOURCE = {"held": 8, "dev": 80}
 # Talks that return to something harmless or to the attack: few sources, and much rests on them.
 AFTER, PER_AFTER = frozenset({"authored_after", "authored_recovery"}), 60
 MAX_TURNS = 12
-# Bounds on each scale. Left free, the fit leans on the context alone (AUC .909 against .884 on
-# later turns), and a harmless question after several hostile turns is then blocked for them: the
-# message itself must keep a say, which talks with few recoveries cannot teach.
+# Bounds on each scale. Left free, the fit leans on the context alone, and a harmless question after
+# several hostile turns is then blocked for them: the message itself must keep a say, which talks
+# with few recoveries cannot teach.
 BOUNDS = {
     "semantic": (0.45, 0.6),
     "context": (0.5, 0.62),
