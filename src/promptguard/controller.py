@@ -40,6 +40,7 @@ from promptguard.turns.replies import reply_record
 from promptguard.turns.result import TurnResult
 from promptguard.verdict import Action, Mode, Verdict
 
+# A further judge costs time and money; it is asked where the engine itself is in doubt.
 DOUBT = (Mode.CAUTIOUS, Mode.SUSPECT)
 
 
@@ -85,6 +86,7 @@ class Controller(StoredSessions):
         Store and guarded model stay as they are: they change only with a new controller.
         """
         config = judge.config
+        # Made before anything is replaced, so that a faulty section leaves the old settings whole.
         second = PromptGuard(config.evaluation) if config.evaluation else None
         self.config, self.judge, self._second = config, judge, second
         self._config_hash = config_hash(config)
@@ -140,6 +142,7 @@ class Controller(StoredSessions):
         has read it, it is a VersionConflict instead, so that the caller can see whether this turn
         was the change.
         """
+        # Versions decide between writers of several processes; no lock is held while judging.
         key = SessionKey(session_id=str(session_id), tenant=tenant)
         for _ in range(MAX_CONFLICTS):
             state = (
@@ -168,6 +171,8 @@ class Controller(StoredSessions):
         reply = reply_record(text, at)
         state = result.state
         for _ in range(MAX_CONFLICTS):
+            # Begins with the state at hand: in most turns nobody else has written, and a read is
+            # saved.
             answered = state.with_reply(turn, self._kept(reply))
             entry = self._entry(
                 Role.ASSISTANT, text, turn=turn, position=state.message_count, now=at
@@ -176,6 +181,7 @@ class Controller(StoredSessions):
                 answered,
                 version=state.version + 1,
                 message_count=state.message_count + 1,
+                # The clock may be set back; time never runs backwards inside a session.
                 updated=max(state.updated, at),
             )
             try:
@@ -214,6 +220,7 @@ class Controller(StoredSessions):
         """Judge one more turn of a session that the caller keeps; nothing is stored."""
         is_enforced = self.config.mode == "enforce"
         turn = self._permitted(state, turn, now)
+        # In a thread, and from there perhaps in a child process: judging would stop the event loop.
         try:
             verdict, after = await asyncio.to_thread(
                 offloaded, self.judge.judge, state, turn, now=now
@@ -227,6 +234,8 @@ class Controller(StoredSessions):
         result = TurnResult(state=after, verdict=verdict, is_enforced=is_enforced)
         if not is_enforced or verdict.action is not Action.BLOCK:
             return result
+        # The wording of the refusal is configurable; its kind must not depend on how it is
+        # classified.
         refusal = reply_record(self.config.refusal, now)
         refused = after.with_reply(
             verdict.turn, self._kept(replace(refusal, kind=ReplyKind.REFUSED))
@@ -237,6 +246,7 @@ class Controller(StoredSessions):
 
     def _permitted(self, state: SessionState, turn: TurnInput, now: float) -> TurnInput:
         """Return the turn with what an operator said of these very words."""
+        # Most installations allow no text; then none is hashed for the look-up.
         if not self.permissions.given:
             return turn
         application = key_name(state.session_id)
@@ -272,6 +282,7 @@ class Controller(StoredSessions):
         is_enforced = self.config.mode == "enforce"
         turn = state.turn_count + 1
         return TurnResult(
+            # Counted as a turn: the transcript and later verdicts number turns by this.
             state=replace(
                 state,
                 profile=replace(state.profile, turns=turn),
@@ -296,6 +307,7 @@ class Controller(StoredSessions):
         now: float,
         latency_ms: float,
     ) -> TurnResult:
+        # Contents are stored as they came, not as they were stripped: a replay judges them again.
         spoken = [(Role.USER, turn.text), *((Role.TOOL, c.text) for c in turn.contents)]
         if result.reply:  # the refusal: no model was asked yet
             spoken.append((Role.ASSISTANT, result.reply))
@@ -307,6 +319,8 @@ class Controller(StoredSessions):
                 turn=result.verdict.turn,
                 position=before.message_count + index,
                 now=now,
+                # The verdict stands with the turn's first entry, where lists and replays look for
+                # it.
                 verdict="" if index else verdict,
             )
             for index, (role, text) in enumerate(spoken)
@@ -340,6 +354,8 @@ class Controller(StoredSessions):
             return state
         return replace(
             state,
+            # Key terms are words of the user, and the system prompt may hold secrets: both go with
+            # the text.
             recent=tuple(replace(record, excerpt="", key_terms=()) for record in state.recent),
             segments=tuple(replace(segment, key_terms=()) for segment in state.segments),
             system="",
@@ -377,5 +393,6 @@ class Controller(StoredSessions):
 
 def _withheld(result: TurnResult) -> frozenset[int]:
     """Return the positions of the contents of this turn that the model must not see."""
+    # This turn passed, so no refusal follows its contents: they are the last entries.
     first = result.state.message_count - len(result.verdict.content)
     return frozenset(first + index for index in result.stripped)

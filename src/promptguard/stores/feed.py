@@ -22,6 +22,7 @@ class Subscription(AsyncIterator[SessionKey]):
     """
 
     def __init__(self) -> None:
+        # A dict and not a queue: keys are kept in order, and each once.
         self._pending: dict[SessionKey, None] = {}
         self._ready = asyncio.Event()
         self._has_ended = False
@@ -31,6 +32,7 @@ class Subscription(AsyncIterator[SessionKey]):
         """Queue a key."""
         self._pending[key] = None
         if len(self._pending) > MAX_PENDING:
+            # Memory stays bounded whatever a reader does.
             del self._pending[next(iter(self._pending))]
         self._ready.set()
 
@@ -87,11 +89,13 @@ class ChangeFeed:
         self._is_closed = True
         if self._task is not None and not self._task.done():
             self._task.cancel()
+            # `wait` raises nothing of the task: its error was given to the readers.
             await asyncio.wait({self._task})
         for reader in tuple(self.readers):
             reader.end()
 
     def _watch_ended(self, task: asyncio.Task[None]) -> None:
+        # An error must reach the readers, or it would look as if nothing were saved any more.
         if not task.cancelled() and (error := task.exception()) is not None:
             for reader in tuple(self.readers):
                 reader.end(error)

@@ -90,6 +90,7 @@ class MemoryStore:
         """Store `state` and `entries`, or raise VersionConflict."""
         key = check_save(state, expected_version)
         session = self._open_sessions().get(key)
+        # No lock: nothing is awaited between this look and the write.
         found = 0 if session is None else session.state.version
         if found != expected_version:
             raise conflict(found, expected_version)
@@ -99,6 +100,7 @@ class MemoryStore:
         session.entries.update((entry.position, entry) for entry in entries)
         for turn in turns_of(key, entries):
             known = session.turns.get(turn.turn)
+            # A turn that is saved again keeps what people said of it.
             session.turns[turn.turn] = replace(turn, label=known.label if known else "")
         if self._feed.readers:
             self._feed.publish(key)
@@ -138,6 +140,7 @@ class MemoryStore:
             for turn in session.turns.values()
             if query.fits(turn)
         ]
+        # Two stable sorts, because strings cannot be negated for a descending order.
         fitting.sort(key=lambda row: (row.turn.tenant, row.turn.session_id, -row.turn.turn))
         fitting.sort(key=lambda row: -row.turn.second)
         return tuple(fitting[query.offset : query.offset + query.limit])

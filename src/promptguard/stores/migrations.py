@@ -30,6 +30,7 @@ _SQLITE_1 = (
     "CREATE INDEX guard_sessions_newest ON guard_sessions (updated DESC, tenant, session_id)",
     "CREATE INDEX guard_sessions_tenant ON guard_sessions (tenant, updated DESC, session_id)",
     "CREATE INDEX guard_sessions_sequence ON guard_sessions (sequence)",
+    # Numbers the saves, so that a poller can ask for those after the last one it saw.
     "CREATE TABLE guard_counter (value INTEGER NOT NULL)",
     "INSERT INTO guard_counter VALUES (0)",
     """CREATE TABLE guard_entries (
@@ -38,6 +39,7 @@ _SQLITE_1 = (
         timestamp REAL NOT NULL, verdict BLOB NOT NULL,
         PRIMARY KEY (tenant, session_id, position),
         FOREIGN KEY (tenant, session_id) REFERENCES guard_sessions ON DELETE CASCADE)""",
+    # Partial, so that retention finds old text without passing over what was redacted.
     "CREATE INDEX guard_entries_text ON guard_entries (timestamp) WHERE content IS NOT NULL",
     """CREATE TABLE guard_labels (
         id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, session_id TEXT NOT NULL,
@@ -95,6 +97,7 @@ _SQLITE_2 = (
             "label TEXT NOT NULL DEFAULT ''",
         )
     ),
+    # Sessions of schema 1 are sortable at once; their turns stay out of searches.
     """UPDATE guard_sessions SET
         risk = coalesce(json_extract(state, '$.accumulated_risk'), 0),
         peak = coalesce(json_extract(state, '$.profile.peak_risk'), 0),
@@ -157,6 +160,7 @@ MIGRATIONS = (
     Migration(
         number=3,
         purpose="operators' decisions",
+        # Numbers are never given twice: a withdrawal names an allowance by its number.
         sqlite=(_DECISIONS_3.format(number="INTEGER PRIMARY KEY AUTOINCREMENT", float="REAL"),),
         postgres=(
             _DECISIONS_3.format(
@@ -173,6 +177,7 @@ def pending(found: int, migrations: Sequence[Migration] = MIGRATIONS) -> tuple[M
     Raises StoreError where the schema is newer than this version of the package knows.
     """
     newest = migrations[-1].number
+    # A newer schema may hold what this version would overwrite or lose.
     if found > newest:
         raise StoreError(
             f"The session store has schema {found}, this version of promptguard knows up to "

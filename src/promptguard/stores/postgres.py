@@ -21,6 +21,7 @@ from promptguard.stores.postgres_connection import Connection, PostgresLink, Sle
 from promptguard.stores.questions import Question, ReadingStore, state_of
 from promptguard.stores.rows import check_key, check_save, rows_of, turns_of
 
+# How soon a listener notices that its last reader has gone; psycopg waits otherwise for ever.
 _LISTEN_CYCLE_S = 2.0
 
 _T = TypeVar("_T")
@@ -45,6 +46,7 @@ class PostgresStore(ReadingStore):
         self._link = PostgresLink(
             url, pool_size=pool_size, timeout_s=timeout_s, sleep=sleep, must_exist=must_exist
         )
+        # Tells this store's own saves, which are published directly, from those of other guards.
         self._origin = uuid.uuid4().hex
         self._feed = ChangeFeed(self._listen)
 
@@ -73,6 +75,7 @@ class PostgresStore(ReadingStore):
 
     async def decide(self, decision: Decision) -> None:
         """Record what an operator decided."""
+        # The token is made once, outside the work that may be repeated.
         statement = decided.put(decision, uuid.uuid4().hex)
         await self._link.run(lambda link: statements.execute(link, statement))
 
@@ -83,6 +86,8 @@ class PostgresStore(ReadingStore):
 
         async def attempt(link: Connection) -> None:
             nonlocal was_there
+            # A repeated attempt finds nothing where the first succeeded and only its answer was
+            # lost.
             was_there = was_there or await statements.ask(link, state_of(key)) is not None
             await statements.delete(link, key)
 
@@ -99,6 +104,7 @@ class PostgresStore(ReadingStore):
     async def redact(self, *, before: float) -> int:
         """Drop the text of transcript entries older than `before`; return how many."""
         total = 0
+        # One session at a time, so that no save waits long for a lock.
         while (
             key := await self._link.run(lambda link: statements.next_with_text(link, before))
         ) is not None:
@@ -127,16 +133,21 @@ class PostgresStore(ReadingStore):
         while self._feed.readers:
             try:
                 async with await self._link.connect() as connection:
+                    # Listening begins before the look back: a save between the two is then seen
+                    # twice, not missed.
                     await connection.execute(statements.LISTEN)
                     since = await self._catch_up(connection, since)
                     attempt = 0
                     while self._feed.readers:
                         since = await self._receive(connection, since)
             except psycopg.Error:
+                # The database may be restarting; what is saved meanwhile is caught up with
+                # afterwards.
                 attempt += 1
                 await self._link.wait(attempt)
 
     async def _catch_up(self, connection: Connection, since: float | None) -> float:
+        # The database's clock: those of the guards may differ from it and from each other.
         now = await statements.database_time(connection)
         if since is not None:
             for key in await statements.saved_since(connection, since, self._origin):

@@ -61,6 +61,8 @@ class ConnectionPool:
     def drop_idle(self) -> None:
         """Close the connections nobody uses, which after a restart are all dead."""
         while self._idle:
+            # Not psycopg's `close`, a coroutine: the event loop of these connections may have
+            # ended.
             self._idle.pop().pgconn.finish()
 
     def close(self) -> None:
@@ -101,6 +103,7 @@ class PostgresLink:
         self._migrations = migrations
         self._must_exist = must_exist
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Turns that arrive together must not each migrate and open a pool.
         self._opening = asyncio.Lock()
         self._pool: ConnectionPool | None = None
         self._is_closed = False
@@ -167,6 +170,8 @@ class PostgresLink:
             await connect(self._url) as connection,
             connection.transaction(),
         ):
+            # Read without the lock first: an ordinary start then changes nothing and waits for
+            # nobody.
             found = await _schema_number(connection)
             if found == self._migrations[-1].number:
                 return
@@ -177,17 +182,20 @@ class PostgresLink:
                     "check the store URL (conversation.store)."
                 )
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+            # IF NOT EXISTS does not protect two concurrent creations; the lock above does.
             await connection.execute(
                 "CREATE TABLE IF NOT EXISTS guard_schema (number INTEGER NOT NULL)"
             )
             for step in pending(await _schema_number(connection), self._migrations):
                 for statement in step.postgres:
+                    # psycopg's types accept a composed statement only as bytes, not as str.
                     await connection.execute(statement.encode())
                 await connection.execute("DELETE FROM guard_schema")
                 await connection.execute("INSERT INTO guard_schema VALUES (%s)", (step.number,))
 
 
 async def _schema_number(connection: Connection) -> int:
+    # A missing table is NULL here; to select from it would abort the transaction.
     cursor = await connection.execute("SELECT to_regclass('guard_schema') IS NOT NULL")
     row = await cursor.fetchone()
     if row is None or not row[0]:
@@ -199,6 +207,7 @@ async def _schema_number(connection: Connection) -> int:
 
 def _is_passing(error: psycopg.Error) -> bool:
     if error.sqlstate is None:
+        # Without a code the server did not answer: the connection was refused or lost.
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return error.sqlstate in _PASSING or error.sqlstate.startswith("08")
 

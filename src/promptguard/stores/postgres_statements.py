@@ -30,6 +30,7 @@ _T = TypeVar("_T")
 LISTEN = "LISTEN promptguard_sessions"
 _TOKEN_LENGTH = 16
 _TOKENS_KEPT = 64
+# A multiple of a token and its blank, so that the cut leaves no half token behind.
 _WRITES_LENGTH = _TOKENS_KEPT * (_TOKEN_LENGTH + 1)
 # Statements that began before a notification may commit after it.
 _OVERLAP_S = 10.0
@@ -122,11 +123,13 @@ async def save(link: Connection, write: Write) -> None:
 
     Doing it again with the same token changes nothing and raises nothing.
     """
+    # `check_save` has seen to it that the new version follows the expected one.
     expected = write.state.version - 1
     statement = (_REPLACE if expected else _CREATE) + _ENTRIES_AND_NOTICE
     cursor = await link.execute(statement.encode(), _parameters(write))
     if cursor.rowcount:
         return
+    # Nothing written: either someone else was first, or this is our own save, repeated.
     cursor = await link.execute(
         "SELECT version, writes FROM guard_sessions WHERE tenant = %s AND session_id = %s",
         _named(key_of(write.state)),
@@ -190,6 +193,7 @@ async def next_with_text(link: Connection, before: float) -> SessionKey | None:
 
 async def redact(link: Connection, key: SessionKey, before: float, origin: str) -> int:
     """Drop one session's text older than `before`; return how many entries lost theirs."""
+    # The row is locked: a turn saved in between would be overwritten by the redacted state.
     async with link.transaction():
         cursor = await link.execute(
             """SELECT state FROM guard_sessions WHERE tenant = %s AND session_id = %s

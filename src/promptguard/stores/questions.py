@@ -64,6 +64,7 @@ class ReadingStore:
     async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
         """Return the last `count` stored messages in order."""
         asked = _about(key, f"{_ENTRIES} ORDER BY position DESC LIMIT :count", count=count)
+        # Read from the end by the index, then turned round: the whole would grow with the session.
         return await self._ask(Question(statements=(asked,), read=lambda a: _entries(a)[::-1]))
 
     async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:

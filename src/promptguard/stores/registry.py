@@ -26,6 +26,7 @@ def open_store(url: str, *, must_exist: bool = False) -> SessionStore:
     that is not there raises StoreError. Raises ConfigError where the URL makes no sense or an
     extra is missing.
     """
+    # Only the scheme is ever named in an error: the rest may hold a password.
     scheme, colon, _ = url.partition(":")
     if not colon:
         raise ConfigError(
@@ -37,8 +38,10 @@ def open_store(url: str, *, must_exist: bool = False) -> SessionStore:
 
 @STORES.register("memory")
 def _open_memory(url: str, *, must_exist: bool = False) -> SessionStore:
+    # Imported on use, as each store is, so that no store costs what another needs.
     from promptguard.stores.memory import MemoryStore
 
+    # Reading commands would else answer with an empty list, as if nothing were stored.
     if must_exist:
         raise StoreError("The store is memory:, which keeps nothing between commands.")
     if url != "memory:":

@@ -18,8 +18,10 @@ from promptguard.queries import StoredTurn
 from promptguard.state import SessionState, TranscriptEntry, is_demo
 from promptguard.verdict import Action, Verdict
 
+# A notification of PostgreSQL carries at most 8,000 bytes, and a row of an index fewer.
 MAX_SESSION_ID = 512
 MAX_TENANT = 128
+# The language shows in the first sentences; the rest is not read for it.
 _READ_CHARS = 600
 _LEAST_WORDS = 2
 _LANGUAGE_WORD = re.compile(r"[^\W\d_]+")
@@ -45,6 +47,7 @@ _FUNCTION_WORDS = {
     "nl": "de het een en is niet ik hoe wat met voor van op mijn je zijn",
 }
 _LANGUAGE_WORDS = {code: frozenset(words.split()) for code, words in _FUNCTION_WORDS.items()}
+# Bounds the searchable copy, which is read whole by every search for words.
 _SEARCHED_CHARS = 4000
 # What an index row holds is bounded in PostgreSQL.
 _REASON_CHARS = 150
@@ -53,6 +56,7 @@ _MOST_TAGS = 10
 _TAG_CHARS = 20
 _SCORE = re.compile(r"\s+(?:\(\d+\.\d+\)|\d+\.\d+\b)")
 _PLACE = re.compile(r"\bturns? \d+(?:-\d+)?\b")
+# Names such as FIL-05 keep their numbers, and "1 turn" does not become "several turn".
 _COUNT = re.compile(r"(?<![\w.-])(?!1 )\d[\d,]*\b")
 TURN_COLUMNS = (
     "tenant, session_id, turn, position, second, action, severity, turn_risk, signal, reason, "
@@ -75,6 +79,7 @@ def check_save(state: SessionState, expected_version: int) -> SessionKey:
     """Return the name of a state to save; refuse one that does not follow the version before."""
     key = key_of(state)
     check_key(key)
+    # A wrong number is a mistake of the caller, not a conflict: repeating would not help.
     if expected_version < 0 or state.version != expected_version + 1:
         raise StoreError(
             f"A save on version {expected_version} must bring version {expected_version + 1}, "
@@ -99,6 +104,7 @@ def closed() -> StoreError:
 def _check_name(name: str, where: str, limit: int) -> None:
     if not 1 <= len(name) <= limit:
         raise InputError(f"{where} must have between 1 and {limit} characters.")
+    # Neither can stand in a text column or a notification of PostgreSQL.
     if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
         raise InputError(f"{where} must not contain control characters or broken Unicode.")
 
@@ -114,6 +120,7 @@ def language_of(text: str) -> str:
         ((sum(word in known for word in words), code) for code, known in _LANGUAGE_WORDS.items()),
         reverse=True,
     )
+    # A tie between two languages says nothing.
     (most, code), (second, _) = counts[:2]
     return code if most > second and len(words) >= _LEAST_WORDS else ""
 
@@ -178,6 +185,7 @@ def turn_values(turn: StoredTurn) -> tuple[object, ...]:
         turn.turn_risk,
         turn.signal,
         turn.reason,
+        # A bar on both sides, so that a search for one tag never matches part of another.
         "".join(f"|{tag}" for tag in turn.tags) + "|" if turn.tags else "",
         turn.language,
         turn.key,
@@ -215,6 +223,7 @@ def turn_of(values: Sequence[Any]) -> StoredTurn:
 def key_name(session_id: str) -> str:
     """Return the name of the API key that a session id begins with; empty where it has none."""
     name, colon, _ = session_id.partition(":")
+    # The `demo:` of the bundled conversations stands where else a key's name does.
     return name[:_NAME_CHARS] if colon and not is_demo(session_id) else ""
 
 
@@ -243,6 +252,7 @@ def verdict_in(text: str | None) -> Verdict | None:
     try:
         return Verdict.from_json(_printable(text))
     except DataError:
+        # One odd row must not break a whole page.
         return None
 
 
@@ -251,6 +261,7 @@ def _turn(
 ) -> StoredTurn:
     strongest = next(iter(verdict.top_evidence), None)
     poisoned = next((finding for finding in verdict.content if finding.reason), None)
+    # A content may be poisoned where nothing speaks against the turn itself; then it is the reason.
     reason = strongest.reason if strongest else poisoned.reason if poisoned else verdict.fault
     text = _printable("\n".join(texts))
     return StoredTurn(

@@ -49,6 +49,8 @@ class SqliteStore(ReadingStore):
         path = unquote(parts.path)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         synchronous = options.pop("synchronous", "normal").upper()
+        # A netloc is what `sqlite://PATH` with two slashes gives; the path would lose its
+        # beginning.
         if parts.netloc or not path or path == ":memory:":
             raise ConfigError("Give SQLite a file as sqlite:PATH; without a file use memory:")
         if options or parts.fragment or synchronous not in ("FULL", "NORMAL"):
@@ -81,6 +83,7 @@ class SqliteStore(ReadingStore):
     async def check_writable(self) -> None:
         """Write something that nobody sees; raises StoreError where that or the file is broken."""
         await self._writer.run(statements.write_nothing)
+        # The write may have gone to the log alone; the file itself is looked at as well.
         await asyncio.to_thread(self._file.check_header)
 
     async def decide(self, decision: Decision) -> None:
@@ -93,6 +96,7 @@ class SqliteStore(ReadingStore):
         check_key(key)
         was_there = await self._writer.run(partial(statements.delete, key=key))
         if was_there:
+            # Deleted text would else stay readable in the log until its next checkpoint.
             await self._writer.run(empty_log)
         return was_there
 
@@ -126,6 +130,7 @@ class SqliteStore(ReadingStore):
 
     async def close(self) -> None:
         """Finish what is under way and release the file."""
+        # The feed first: its watch uses a reader.
         await self._feed.close()
         await self._writer.close()
         await self._reader.close()

@@ -47,9 +47,12 @@ class SqliteFile:
             )
         try:
             _create_private(self.path)
+            # Transactions are written out: the module's own would begin without the write lock.
             connection = sqlite3.connect(
                 self.path, timeout=self.busy_timeout_s, isolation_level=None
             )
+            # Asked before anything is set: even the journal mode would change another program's
+            # file.
             _check_owner(connection, self.path)
             self._configure(connection)
             _migrate(connection, migrations)
@@ -106,6 +109,7 @@ class SqliteFile:
     def _configure(self, connection: sqlite3.Connection) -> None:
         self._switch_to_wal(connection)
         connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+        # Off by default and per connection; deleting a session relies on the cascade.
         connection.execute("PRAGMA foreign_keys = ON")
         # Forgotten text is overwritten in the file, not merely unlinked.
         connection.execute("PRAGMA secure_delete = ON")
@@ -136,6 +140,7 @@ class SqliteThread:
         self._file = file
         self._is_read_only = is_read_only
         self._connection: sqlite3.Connection | None = None
+        # One worker: a connection of sqlite3 may only be used by the thread that made it.
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="promptguard-sqlite")
         self._is_closed = False
         self._inode = 0
@@ -151,6 +156,7 @@ class SqliteThread:
         if self._is_closed:
             return
         self._is_closed = True
+        # Closed in its own thread, after all work that was given before.
         await asyncio.get_running_loop().run_in_executor(self._executor, self._release)
         self._executor.shutdown(wait=False)
 
@@ -168,6 +174,7 @@ class SqliteThread:
         connection = self._file.connect()
         self._inode = self._file.inode()
         if self._is_read_only:
+            # Not opened read-only: a reader may be the first to create and migrate the file.
             connection.execute("PRAGMA query_only = ON")
         return connection
 
@@ -202,11 +209,13 @@ def empty_log(connection: sqlite3.Connection) -> None:
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Hold the write lock for a block: all of it is kept, or nothing."""
+    # A transaction that has read cannot wait for the lock once another process wrote: it fails.
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
+        # After some errors, such as a full disk, SQLite has rolled back by itself.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -243,4 +252,5 @@ def _migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) ->
             for statement in step.sqlite:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {step.number}")
+        # Set last, in the same transaction: a file is ours only once it has our tables.
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -26,6 +26,7 @@ from promptguard.stores.sqlite_connection import transaction
 from promptguard.stores.statements import Statement
 
 _T = TypeVar("_T")
+# Bounds how long one step holds the write lock; turns wait for it.
 _REDACT_SESSIONS = 100
 # A turn that is saved again keeps its label.
 _PUT_TURN = (
@@ -158,6 +159,8 @@ def changed_since(
     connection: sqlite3.Connection, seen: Mark, origin: str
 ) -> tuple[Mark, tuple[SessionKey, ...]]:
     """Return the sessions saved after `seen` by others than `origin`, oldest save first."""
+    # Read before the rows: a save in between is asked about again, not missed. It also changes with
+    # our own writer's commits, hence the comparison of origins.
     data_version = connection.execute("PRAGMA data_version").fetchone()[0]
     if data_version == seen.data_version:
         return seen, ()

@@ -33,7 +33,9 @@ from promptguard.verdict import Action
 
 Rows = Sequence[Sequence[Any]]
 MAX_WORDS = 8
+# Bounds what is read and sorted for the percentiles, however long the stretch is.
 _LATENCY_TURNS = 10_000
+# A double colon is a cast of PostgreSQL and no parameter.
 _NAMED = re.compile(r"(?<!:):([a-z]\w*)")
 _GROUPS = {
     "reasons": "reason",
@@ -54,6 +56,8 @@ class Statement:
 
     def for_postgres(self) -> bytes:
         """Return the text as psycopg takes it."""
+        # instr, not LIKE: what is searched for is literal, and psycopg would take % for a
+        # parameter.
         return _NAMED.sub(r"%(\1)s", self.sql).replace("instr(", "strpos(").encode()
 
 
@@ -88,6 +92,7 @@ def page(query: SessionQuery) -> Statement:
     """Ask for the rows of a page: state, label, most severe turn and its text."""
     found = _session_conditions(query)
     turn = ", ".join(f"t.{column}" for column in TURN_COLUMNS.split(", "))
+    # The page is cut before the joins, so that only the turns of its rows are looked up.
     return Statement(
         sql=f"""SELECT s.state, s.label, e.content, {turn} FROM (
             SELECT * FROM guard_sessions s WHERE {found.where}
@@ -174,6 +179,7 @@ def precision_of(rows: Rows) -> Precision:
 def overview(query: OverviewQuery) -> dict[str, Statement]:
     """Ask everything an overview shows, by name."""
     found = _turn_conditions(query.turns, query.tenant)
+    # Each stretch has bounds of its own; those of the whole would only be tested once more.
     anytime = _turn_conditions(replace(query.turns, since=None, until=None), query.tenant)
     values = {**found.values, "start": query.since, "width": query.bucket_s}
     wanted = {
@@ -329,6 +335,7 @@ def _add_search(found: _Conditions, query: SessionQuery) -> None:
         return
     names = {f"word{number}": word for number, word in enumerate(words)}
     in_id = " AND ".join(_in_id(found, name, word, fold="lower") for name, word in names.items())
+    # The first form is the word as it is; the encoded one stands only in ids.
     in_text = " AND ".join(f"instr(t.words, :{name}_0) > 0" for name in names)
     found.texts.append(f"(({in_id}) OR {_with_turn(in_text)})")
 
@@ -362,6 +369,7 @@ def _turn_conditions(turns: TurnFilter, tenant: str | None) -> _Conditions:
         found.texts.append(f"t.action IN ({', '.join(f':{name}' for name in names)})")
         found.values |= names
     if turns.asks_flagged:
+        # Written out as in the partial index: the planners would not see it in a parameter.
         found.texts.append("t.severity >= 2")
     if turns.tag:
         found.texts.append("instr(t.tags, :tag) > 0")
@@ -385,5 +393,6 @@ def _add_label(found: _Conditions, label: LabelFilter) -> None:
 
 def _order(query: SessionQuery) -> str:
     direction = "ASC" if query.is_ascending else "DESC"
+    # Ties end in the id, so that no row is on two pages.
     tie = "" if query.sort == "updated" else ", s.updated DESC"
     return f"s.{query.sort.value} {direction}{tie}, s.tenant, s.session_id"
