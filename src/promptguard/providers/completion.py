@@ -73,6 +73,7 @@ class Reply(BaseModel):
         if self.error is None and self.finish_reason != "error":
             return None
         code = self.error.get("code") if isinstance(self.error, Mapping) else None
+        # OpenRouter puts the HTTP status into `code`; others put a name there.
         return code if isinstance(code, int) and 400 <= code <= 599 else _BAD_GATEWAY
 
     def usage_at(self, price: Price | None) -> Usage:
@@ -98,6 +99,7 @@ class Reply(BaseModel):
 def reply_of(raw: str | bytes, provider: ProviderRow) -> Reply:
     """Read one JSON answer; an error in it, or something else than an answer, is raised."""
     reply = _parsed(raw)
+    # Whether the parts of a message hold text shows only when they are read.
     try:
         is_readable = reply is not None and isinstance(reply.text, str)
     except InputError:

@@ -128,6 +128,7 @@ class Endpoint:
         self._config = config
         self._seams = seams or EndpointSeams()
         self._breakers: OrderedDict[str, CircuitBreaker] = OrderedDict()
+        # Connections belong to an event loop.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
             WeakKeyDictionary()
         )

@@ -14,6 +14,7 @@ from promptguard.providers.openai_compatible import OpenAICompatibleProvider
 from promptguard.providers.pricing import Price, shipped_prices
 from promptguard.providers.registry import ProviderRow, Target, provider_of, target_of
 
+# Weak, so that sharing keeps no endpoint open after its last user has gone.
 _shared: WeakValueDictionary[tuple[object, ...], Endpoint] = WeakValueDictionary()
 _lock = threading.Lock()
 
@@ -43,10 +44,12 @@ def open_provider(
 
 def check_target(model: str, config: EndpointConfig, *, env: Mapping[str, str]) -> None:
     """Raise ConfigError where `model` cannot be called: an unknown name, or a missing key."""
+    # The probe asks this first: a run without a key must not leave a folder behind.
     provider_key(target_of(model, config.base_urls).provider, env)
 
 
 def _price(model: str, target: Target, config: EndpointConfig) -> Price | None:
+    # By the configured name: the same model may cost something else at another address.
     own = config.prices.get(model)
     if own is not None:
         return Price(input=own.input, output=own.output)
@@ -77,6 +80,7 @@ def shared_endpoint(
     """Return the one open endpoint with these settings; with `seams` always a new one."""
     if seams is not None:
         return Endpoint(provider, config, seams)
+    # Addresses and prices of other models must not keep two users of one endpoint apart.
     key = (provider, *config.model_dump(exclude={"base_urls", "prices"}).values())
     with _lock:
         endpoint = _shared.get(key)

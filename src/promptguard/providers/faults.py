@@ -17,6 +17,7 @@ MAX_ERROR_BYTES = 64 * 1024
 
 def fault_of(error: Exception, provider: ProviderRow, timeout_s: float) -> ProviderError:
     """Return the error for a call that brought no answer, or only part of one."""
+    # Told apart from a slow answer: a higher timeout does not help where nobody listens.
     if isinstance(error, httpx.ConnectTimeout):
         return ProviderTimeout(
             f"{provider.name} cannot be reached in time; {provider.advice}.", provider=provider.name
@@ -94,6 +95,7 @@ async def check(response: httpx.Response, provider: ProviderRow) -> None:
     else:
         async for piece in response.aiter_bytes():
             body += piece
+            # An endpoint must not fill the memory of its caller with an error.
             if len(body) > MAX_ERROR_BYTES:
                 break
     raise rejected(provider, response.status_code, body=bytes(body), headers=response.headers)
@@ -109,6 +111,7 @@ def retry_after_of(headers: Mapping[str, str]) -> float | None:
         seconds = float(value)
     except ValueError:
         seconds = _seconds_between(headers.get("date", ""), value)
+    # `float` also reads "nan" and "inf", which no wait can be.
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
@@ -124,10 +127,12 @@ def _date_of(text: str) -> datetime | None:
         moment = parsedate_to_datetime(text)
     except ValueError:
         return None
+    # A date without a zone cannot be compared with the answer's own.
     return moment if moment.tzinfo is not None else None
 
 
 def _advice(provider: ProviderRow, status: int) -> str:
+    # At a local server a missing model is mostly one that was not fetched or started.
     more = f"; {provider.advice}" if provider.is_free else ""
     if status in (401, 403):
         return f"check the key in {provider.key_env}" if provider.key_env else "it wants a key"

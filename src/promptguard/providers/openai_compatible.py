@@ -24,6 +24,7 @@ from promptguard.usage import Usage
 
 _PATH = "/chat/completions"
 _DONE = "[DONE]"
+# Endpoints that do not know a field answer with one of these.
 _REFUSALS = (400, 422)
 _AS_SENT = {"accept-encoding": "identity"}  # compression would hold pieces back
 
@@ -107,6 +108,8 @@ class OpenAICompatibleProvider:
         try:
             async with (
                 self._posted_stream(body) as response,
+                # Closed at once when the reader stops, so that what was used is counted before the
+                # caller goes on.
                 aclosing(self._replies(response)) as replies,
             ):
                 async for reply in replies:
@@ -134,6 +137,7 @@ class OpenAICompatibleProvider:
         response = await self._endpoint.send("POST", _PATH, json=body, measure=self._measure)
         attempt = self._measure(response)
         if attempt.usage.unpriced_calls and response.is_success:
+            # An answer without a cost shows that the endpoint does not report any after all.
             self._reports_cost = False
         spent.usage += earlier_usage(response) + attempt.usage
         return response
@@ -164,6 +168,7 @@ class OpenAICompatibleProvider:
 
     async def _replies(self, response: httpx.Response) -> AsyncGenerator[Reply, None]:
         is_finished = False
+        # Of unknown cost until the last piece tells: a stream may break off before it.
         usage = Usage(calls=1, unpriced_calls=int(self._price is None or not self._price.is_free))
         try:
             async for event in _events(response):
@@ -195,9 +200,11 @@ class OpenAICompatibleProvider:
 
     def _body(self, messages: Sequence[Message]) -> dict[str, object]:
         sent = [_as_json(message) for message in messages]
+        # Options come first: they may not replace the model or the messages.
         return {**self._options, "model": self._model, "messages": sent}
 
     def _remember(self, field: str, response: httpx.Response) -> None:
+        # The field is blamed only where the request succeeds without it.
         if response.is_success:
             self._refused.add(field)
 

@@ -55,6 +55,7 @@ for _row in (
         base_url="https://api.openai.com/v1",
         key_env="OPENAI_API_KEY",
         needs_key=True,
+        # OpenAI refuses `max_tokens` for its reasoning models.
         max_tokens_field="max_completion_tokens",
     ),
     ProviderRow(
@@ -94,6 +95,8 @@ def target_of(name: str, base_urls: Mapping[str, str]) -> Target:
         is_known = prefix in base_urls or prefix in PROVIDERS
         provider = provider_of(prefix if is_known else DEFAULT_PROVIDER, base_urls)
         if not is_known:
+            # A name with an unknown prefix is OpenRouter's `vendor/model`, and stands there as a
+            # whole.
             model = name if prefix.strip() and model.strip() else ""
     if not model.strip():
         raise ConfigError(
@@ -109,8 +112,10 @@ def provider_of(name: str, base_urls: Mapping[str, str]) -> ProviderRow:
         address = _checked(name)
         parts = urlsplit(address)
         return ProviderRow(
+            # The name appears in errors and traces; a password in the address must not.
             name=parts.netloc.rpartition("@")[2],
             base_url=address,
+            # A server on this machine bills nobody.
             is_free=parts.hostname in _LOOPBACK,
         )
     if name not in base_urls:
@@ -130,9 +135,11 @@ def _is_url(name: str) -> bool:
 def _checked(address: str) -> str:
     try:
         parts = urlsplit(address)
+        # Reading the port raises ValueError where it is no number.
         is_usable = _is_url(address) and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_usable = False
+    # A path is appended to the address, which would end up in a query or fragment.
     if not is_usable or parts.query or parts.fragment:
         raise ConfigError(
             f"{_shown(address)!r} is not the base URL of an endpoint; write http://HOST:PORT/v1."

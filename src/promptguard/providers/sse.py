@@ -24,6 +24,7 @@ class SseParser:
 
     def feed(self, piece: bytes) -> list[str]:
         """Return the data of the events that `piece` finished."""
+        # A CRLF that was cut between two pieces is one line end, not two.
         if self._ends_in_cr and piece.startswith(b"\n"):
             piece = piece[1:]
             self._ends_in_cr = False
@@ -45,6 +46,7 @@ class SseParser:
         """Return the data of an event that the end of the stream left without its empty line."""
         self._line(bytes(self._buffer))
         self._buffer.clear()
+        # Servers that close right after the last line have sent the event all the same.
         event = self._line(b"")
         return [] if event is None else [event]
 
@@ -64,6 +66,7 @@ class SseParser:
     def _dispatch(self) -> str | None:
         if not self._data:
             return None
+        # Decoded only when whole: a character may be split between two pieces.
         event = b"\n".join(self._data).decode("utf-8", "replace")
         self._data.clear()
         self._size = 0
