@@ -30,6 +30,7 @@ def judge_on_ray(
     """
     ray = require_ray()
     opener(config)  # what cannot be opened fails here, with its own error, not in an actor
+    # A caller's own cluster is used as it is.
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
@@ -52,7 +53,9 @@ class _Judging:
 def _judge_block(
     ray: Any, block: Sequence[Record | Fault], config: ControllerConfig, jobs: int, opener: Opener
 ) -> list[str]:
+    # Packed, because Ray's rows hold plain columns and a record is a value of ours.
     rows = [{"number": n, "item": pickle.dumps(item)} for n, item in enumerate(block)]
+    # At least one piece per actor, or some of them would have nothing to do.
     pieces = max(jobs, -(-len(rows) // BATCH))
     judged = ray.data.from_items(rows, override_num_blocks=min(pieces, len(rows))).map_batches(
         _Judging,
@@ -60,6 +63,7 @@ def _judge_block(
         batch_size=BATCH,
         compute=ray.data.ActorPoolStrategy(size=min(jobs, len(rows))),
     )
+    # Actors finish in any order; the number brings the lines back into that of the items.
     lines = {int(row["number"]): str(row["line"]) for row in judged.iter_rows()}
     return [lines[number] for number in range(len(block))]
 

@@ -75,6 +75,7 @@ def scan(
     `on_line` gets the counts after every line. Stopped anywhere, the lines so far are kept.
     """
     if engine is Engine.RAY:
+        # Before the output is opened: a missing engine must not cost an earlier file.
         require_ray()
     rest = iter(records)
     counts = ScanCounts()
@@ -82,6 +83,7 @@ def scan(
         counts = counts.with_line(line, is_old=True)
     on_line(counts)
     judge = judge_on_ray if engine is Engine.RAY else judge_locally
+    # Closing the iterator ends the processes, also after an interrupt.
     with closing(output), closing(judge(rest, config, jobs=jobs, opener=opener)) as lines:
         for line in lines:
             output.add(line)
@@ -104,6 +106,7 @@ class FileOutput:
         self, out: Path, config: ControllerConfig, *, resume: bool = False, overwrite: bool = False
     ) -> None:
         self._out = out
+        # Lines of two configurations must not be mixed in one file.
         self._journal = Journal(out, {"configuration": config_hash(config)})
         self._resume = resume
         self._is_open = False
@@ -118,6 +121,7 @@ class FileOutput:
         bad = _errors_at_the_end(lines)
         kept = lines[: len(lines) - bad]
         for line in kept:
+            # Compared before anything is opened for writing, so that a refusal changes nothing.
             _require_same(line, next(records, None), self._out)
         self._journal.resume()
         self._is_open = True
@@ -127,6 +131,7 @@ class FileOutput:
     def add(self, line: str) -> None:
         """Write one line through to the file."""
         if not self._is_open:
+            # Only with the first line: a model that cannot be loaded leaves the earlier output.
             self._journal.begin(overwrite=True)
             self._is_open = True
         self._journal.add(line)

@@ -16,6 +16,7 @@ from promptguard.verdict import Action, Mode, Verdict
 Opener = Callable[[ControllerConfig], TurnJudge]
 """Makes the judge of a process; picklable where there are several."""
 
+# Steering is left out: it lets the turn pass.
 FLAGGING = frozenset({Action.BLOCK, Action.STRIP, Action.REVIEW})
 
 
@@ -23,6 +24,7 @@ def open_judge(config: ControllerConfig) -> TurnJudge:
     """Return a judge that is ready: a model that cannot be loaded fails here, not per record."""
     judge = TurnJudge.open(config)
     if judge.encoder is not None:
+        # Readers are loaded at first use; this is it.
         judge.encoder.embed(("ready",))
     return judge
 
@@ -39,10 +41,12 @@ def line_of(judge: TurnJudge, item: Record | Fault) -> str:
     try:
         return _judged_line(item, judged(judge, item))
     except ModelError:
+        # A model that cannot be loaded would fail for every record alike.
         raise
     except PromptGuardError as error:
         return error_line(item, str(error))
     except Exception as error:  # one record must not take the others with it
+        # The error's own words could repeat the record.
         return error_line(item, f"Judging failed with {type(error).__name__}.")
 
 
@@ -74,6 +78,7 @@ def is_error(line: str) -> bool:
 
 def _judged_line(record: Record, verdicts: Sequence[Verdict]) -> str:
     flagged = next((v.turn for v in verdicts if v.action in FLAGGING), None)
+    # By action first: a stripped content or a hard rule acts at a low risk as well.
     worst = max(verdicts, key=lambda v: (v.action.severity, v.turn_risk))
     return json.dumps(
         {

@@ -11,6 +11,7 @@ import click
 from promptguard import __version__
 from promptguard.errors import PromptGuardError
 
+# Scripts act on these codes, so an error must never end with one of the first three.
 EXIT_ALLOW, EXIT_CAUTION, EXIT_BLOCK, EXIT_ERROR = 0, 1, 2, 3
 EXIT_INTERRUPTED = 130
 _COMPLETION = "_PROMPTGUARD_COMPLETE"
@@ -45,12 +46,14 @@ class _LazyGroup(click.Group):
     ) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
+        # Imported on use: no command waits for what another one needs.
         module = importlib.import_module(f"promptguard.cli.{_COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, cmd_name)
         return command
 
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+# The version is given: click would ask the installed packages, of which a checkout may have two.
 @click.version_option(__version__, prog_name="promptguard")
 def cli() -> None:
     """Guard conversations with language models."""
@@ -73,6 +76,7 @@ def _exit_code() -> int:
     if _COMPLETION in os.environ:
         importlib.import_module("promptguard.cli.completion").register()
     try:
+        # click's own codes, 1 and 2, would mean caution and block.
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
         code = stop.exit_code

@@ -64,9 +64,11 @@ def calibrate(
     from promptguard.config import load_settings
 
     if out is not None:
+        # Before the work, which takes minutes.
         require_new(Path(out), force=force)
     settings = load_settings(config_file)
     dataset = read_dataset(data, reading, seed=seed)
+    # A false-positive budget is kept by benign records alone.
     benign = tuple(case for case in dataset.cases if not case.is_attack)
     budgets = tuple(sorted(set(shares or (0.01,))))
     if target == "prompt":

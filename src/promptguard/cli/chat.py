@@ -77,6 +77,7 @@ async def _turn(controller: Controller, session: str, text: str) -> None:
         click.secho(f"\nNo reply: {error}", fg="red", err=True)
     if fault:
         click.secho(f"  fault: {fault}", fg="red", err=True)
+    # Read from the store: the verdict is there also where the model failed before a result came.
     asked = [entry for entry in await _transcript(controller, session) if entry.verdict]
     if asked:
         _show_verdict(asked[-1])

@@ -72,6 +72,7 @@ def check(
 def _given(text: str | None) -> str:
     if text is not None and text != "-":
         return text
+    # Whatever bytes were piped in are judged; the terminal's encoding does not matter.
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
@@ -87,6 +88,7 @@ def _config(
         chosen["ensemble_strategy"] = strategy
     if models:
         chosen["models"] = models
+        # A configured cascade stays one: there the order of models says who is asked after whom.
         if chosen["mode"] is not EvaluationMode.CASCADE:
             chosen["mode"] = EvaluationMode.PARALLEL if len(models) > 1 else EvaluationMode.SINGLE
     return PromptGuardConfig(**chosen)
@@ -102,6 +104,7 @@ def _show(metrics: ReciprocityMetrics, text: str) -> None:
     out = Console(highlight=False)
     colour = _COLOURS[metrics.decision]
     out.print(f"[bold {colour}]{metrics.decision.upper()}[/]  {metrics.label}, {_why(metrics)}")
+    # The sentence quotes the prompt, which rich must not read as markup.
     out.print(Text(told(metrics, text)), soft_wrap=True)
     out.print(_table(metrics))
     out.print(

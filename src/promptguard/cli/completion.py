@@ -42,6 +42,7 @@ class LineComplete(BashComplete):
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the words before the one under the cursor, and that one."""
+        # The whole line is split here: bash has already cut COMP_WORDS at colons.
         words = split_arg_string(os.environ["COMP_LINE"])
         return (words[1:-1], words[-1]) if _typed() else (words[1:], "")
 
@@ -57,6 +58,7 @@ def _inserted(value: str, typed: str) -> str:
         return _SPECIAL_IN_QUOTES.sub(r"\\\1", value)
     if typed.startswith("-"):
         typed = typed.partition("=")[2]
+    # Bash replaces only what follows the last break, so the part before it is not repeated.
     kept = max(map(typed.rfind, _BREAKS)) + 1
     return _SPECIAL.sub(r"\\\1", value)[kept:]
 

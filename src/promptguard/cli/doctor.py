@@ -84,6 +84,7 @@ def _findings(config_file: str | None, *, endpoints: bool) -> Iterator[Finding]:
         settings = load_settings(config_file)
     except PromptGuardError as error:
         yield Finding(name="configuration", state="broken", message=str(error))
+        # Everything else depends on the settings.
         return
     for examination in examinations(settings, endpoints=endpoints):
         try:
@@ -118,6 +119,7 @@ def _service_examinations(service: ServiceConfig) -> Iterator[Examination]:
 
 
 def _upstream_examination(settings: Settings) -> Examination:
+    # The usual Ollama may well be absent where only the guard API is used.
     if "upstream" in settings.service.model_fields_set:
         return Examination(name="upstream", run=partial(examine_upstream, settings))
     usual = settings.service.upstream
@@ -130,6 +132,7 @@ def _endpoint_examinations(settings: Settings) -> Iterator[Examination]:
         if model != LOCAL_MODEL and not model.startswith("recorded:"):
             yield Examination(name=model, run=partial(_examine_endpoint, model, endpoint))
     url = settings.conversation.store
+    # A database server is called only on request, like any other endpoint.
     if not url.startswith(("memory:", "sqlite:")):
         yield Examination(name="store connection", run=lambda: _examine_connection(url))
 
@@ -193,6 +196,7 @@ async def _call(model: str, endpoint: EndpointConfig) -> str:
 
     provider = open_provider(model, endpoint)
     try:
+        # The shortest answer there is: it may cost money.
         answer = await provider.complete(
             (Message(role=Role.USER, content="Answer with one word."),), max_tokens=1
         )

@@ -145,6 +145,7 @@ def _show(found: Explanation) -> None:
             f"{each.accumulated_risk:.2f}",
             each.mode.name,
             each.action.value,
+            # Reasons quote rules and texts, which rich must not read as markup.
             Text(_strongest(each)),
         )
     console.print(table)

@@ -16,6 +16,7 @@ def service_extra() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        # Another missing module is a fault of ours, and an advice to install would hide it.
         if (error.name or "").partition(".")[0] not in _SERVICE:
             raise
         raise ConfigError(

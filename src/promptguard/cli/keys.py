@@ -37,6 +37,7 @@ def new(
     """Make a key. It is printed once; the configuration gets its hash."""
     from promptguard.config import KeyConfig
 
+    # Before a key is made: one that is printed and then not configured is of no use.
     with service_extra():
         from promptguard.service.auth import key_hash, new_key
     key = new_key()
@@ -53,6 +54,7 @@ def new(
         body = {"key": key, "entry": entry.model_dump(mode="json")}
         click.echo(json.dumps(body, ensure_ascii=False))
         return
+    # The key alone on standard output, so that it can be piped where it belongs.
     click.echo(key)
     click.echo("\nThis key is not shown again. Put its hash into the configuration:\n", err=True)
     click.echo("service:\n  keys:", err=True)
@@ -73,6 +75,7 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
 
     configured = load_settings(config_file).service.keys
     if as_json:
+        # A list of keys may be shown around, and a weak key could be guessed from its hash.
         shown = [key.model_dump(mode="json", exclude={"sha256"}) for key in configured]
         click.echo(json.dumps(shown, ensure_ascii=False))
         return

@@ -52,6 +52,7 @@ def data_options(command: F) -> F:
         click.option("--sample", type=click.IntRange(min=1), help="Draw so many cases."),
         click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     )
+    # Decorators are applied from the last to the first; help lists them as written here.
     for option in reversed(options):
         command = option(command)
     return command

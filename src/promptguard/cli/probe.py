@@ -107,6 +107,7 @@ def probe(
     )
     endpoint = load_settings(config_file).conversation.endpoint
     if dry_run:
+        # A plan can be seen without a key.
         target_of(target, endpoint.base_urls)
         _show_plan(plan, target, as_json=as_json)
         return
@@ -163,6 +164,7 @@ async def _run(
     try:
         with Progress(*columns, console=Console(stderr=True)) as progress:
             bar = progress.add_task(target, total=plan.conversations, completed=len(done))
+            # A crash between log and scores may have left the scores one conversation behind.
             journal.keep(replayed(plan, done))
             async for step in run_probe(provider, plan, clock=time.time, done=done):
                 journal.add(step)

@@ -107,6 +107,7 @@ def test(ctx: click.Context, model: str | None, as_json: bool) -> None:
     """
     from promptguard.evaluators.prompts import read_prompts, shipped_prompts
 
+    # Read anew from the files, which compares each text with the hash in its manifest.
     texts = read_prompts(shipped_prompts())
     cases = _try_cases(model) if model else []
     if as_json:
@@ -182,6 +183,7 @@ def compare(
     versions = resolve_versions(first, second, evaluation_type=evaluation_type)
     cases = read_dataset(data, reading, seed=seed).cases
     config = load_settings(config_file).evaluation.model_copy(
+        # One judge: with several, the text would not be the only difference.
         update={"models": (model,), "mode": EvaluationMode.SINGLE}
     )
     found = compare_versions(cases, versions, config, alpha=alpha)

@@ -97,6 +97,7 @@ def _conversations(source: str) -> Iterator[tuple[str, object]]:
     """Yield each conversation with its name, or an InputError in its place."""
     try:
         raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        # Files saved by Windows programs begin with a byte order mark.
         text = raw.decode("utf-8-sig")
     except OSError as error:
         yield source, InputError(f"cannot be read: {error.strerror}.")
@@ -116,9 +117,11 @@ def _lines(source: str, text: str) -> Iterator[tuple[str, object]]:
     """Read JSONL; where no line at all is JSON, the whole is one fault."""
     read = [
         (f"{source}:{number}", _parsed(line))
+        # Not `splitlines`, which also cuts at separators that JSON may hold unescaped.
         for number, line in enumerate(text.split("\n"), start=1)
         if line.strip()
     ]
+    # One fault says more than one for every line of a file that is no JSON at all.
     if all(isinstance(body, InputError) for _, body in read):
         yield source, InputError("is neither JSON nor JSONL.")
         return

@@ -67,6 +67,7 @@ def scan(
     files = input_files(inputs)
     if out != STDOUT:
         _require_other(out, inputs)
+        # A folder that is read may hold the output of this very scan.
         files = tuple(file for file in files if not _is_same(file, out))
     records = read_records(files, FieldMap.parse(fields))
     output = _output(out, config, resume=resume, force=force)
@@ -91,6 +92,7 @@ def scan(
         click.echo(f"Interrupted. {_kept(counts, out)}", err=True)
         ctx.exit(EXIT_INTERRUPTED)
     if as_json:
+        # Standard output holds the lines already.
         click.echo(json.dumps(asdict(counts)), err=out == STDOUT)
     else:
         click.echo(_summary(counts), err=True)
@@ -98,6 +100,7 @@ def scan(
 
 
 def _exit_code(counts: ScanCounts) -> int:
+    # A pipeline must notice that it scanned the wrong file.
     if not counts.judged and not counts.resumed:
         return EXIT_ERROR
     return EXIT_CAUTION if counts.failed else EXIT_ALLOW

@@ -46,6 +46,7 @@ def serve(
     settings = read()
     # Both take a moment and the model takes seconds, so what fails fails first.
     check_store(settings.conversation.store)
+    # Bound here and handed over: nobody can take the port while the model loads.
     with listen(settings.service.host, settings.service.port) as bound:
         open_guard(read).run(sockets=[bound])
 
@@ -80,6 +81,7 @@ def _settings(
 
 def _over(settings: _Section, given: Mapping[str, object]) -> _Section:
     chosen = {name: value for name, value in given.items() if value is not None}
+    # Built anew rather than copied, so that what was given is validated as well.
     return type(settings)(**{**dict(iter(settings)), **chosen})
 
 

@@ -36,6 +36,7 @@ def examine_store(url: str) -> str:
     """
     from promptguard.stores import open_store
 
+    # Touches nothing, and finds a URL without sense or an extra that is missing.
     open_store(url)
     scheme = url.partition(":")[0]
     if scheme != "sqlite":
@@ -74,6 +75,7 @@ def examine_audit(path: str) -> str:
 
 def examine_keys(keys: tuple[KeyConfig, ...]) -> str:
     """Return how many keys there are; raises ConfigError where one can be guessed."""
+    # Only hashes are configured, so the guesses are hashed.
     guessed = {hashlib.sha256(word.encode()).hexdigest() for word in _GUESSED}
     weak = [key.name for key in keys if key.sha256 in guessed]
     if weak:
@@ -97,6 +99,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket bound to the address; raises ConfigError where that cannot be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family)
+    # A restart would else fail for a minute after the last connections.
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host.strip("[]"), port))
@@ -139,7 +142,9 @@ async def _written(url: str) -> None:
 def _check_pages(path: Path) -> None:
     """Read every page of an SQLite file; raises StoreError where one is damaged."""
     try:
+        # Read-only, so that looking makes no file and changes none.
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            # Finds damaged pages without comparing every index, which takes long on a large file.
             found = file.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:
         found = str(error)

@@ -157,6 +157,7 @@ def _change(
     config = load_settings(given.config_file).conversation
 
     async def run() -> SessionState:
+        # A wrong path would else become a new, empty store.
         async with Controller(
             config, store=open_store(config.store, must_exist=True)
         ) as controller:

@@ -63,6 +63,7 @@ async def find_key(store: SessionStore, session_id: str, tenant: str) -> Session
 async def _missing(store: SessionStore, session_id: str, tenant: str) -> str:
     from promptguard.protocols import SessionQuery
 
+    # Whoever runs the command can read the whole store; another tenant's name is no secret.
     others = await store.sessions(SessionQuery(tenant=None, contains=session_id, limit=500))
     tenants = sorted({state.tenant for state in others if state.session_id == session_id})
     if tenants:
@@ -86,6 +87,7 @@ def complete_sessions(
     try:
         found = with_stored(config_file, lambda store: store.sessions(query))
     except PromptGuardError:
+        # A key press must not print an error into the line that is being typed.
         return []
     return [
         CompletionItem(

@@ -76,10 +76,12 @@ def tune(
 
     if not data and store_url is None:
         raise InputError("Give labelled data, or --store for labels on stored sessions.")
+    # Before the work, which takes minutes.
     require_new(Path(out), force=force)
     config = load_settings(config_file).conversation
     cases = read_dataset(data, reading, seed=seed).cases if data else ()
     if store_url is not None:
+        # Indexes go on after those of the data: an index is the place of a case in the whole set.
         cases = (*cases, *_feedback(store_url, 1 + max((c.index for c in cases), default=-1)))
     traces = score_traces(cases, config, jobs_or_default(jobs))
     with counting("fitting", folds + 1) as on_fold:

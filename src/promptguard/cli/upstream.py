@@ -38,6 +38,7 @@ def examine_upstream(settings: Settings, env: Mapping[str, str] | None = None) -
 def _opened(settings: Settings) -> Endpoint:
     service = settings.service
     config = settings.conversation.endpoint.model_copy(
+        # A person waits for the answer and can ask again.
         update={"timeout_s": TIMEOUT_S, "retries": 0}
     )
     return open_endpoint(service.upstream, config, key_env=service.upstream_key_env)

@@ -63,6 +63,7 @@ def validate(
     from promptguard.validation.report import report_of
     from promptguard.validation.runner import RunJournal, manifest_of, run_cases
 
+    # Before the work: an earlier report must not be lost after an hour of judging.
     folder = _folder(out, is_kept=not (resume or force))
     dataset = read_dataset(data, reading, seed=seed, turns_from=turns_from)
     contenders = _contenders(configs, dissect=dissect)
@@ -122,6 +123,7 @@ def _contenders(configs: tuple[str, ...], *, dissect: bool) -> tuple[Contender, 
     if not configs:
         return (engine("engine", first),)
     named = [engine(Path(path).stem, load_settings(path)) for path in configs]
+    # The report tells contenders apart by their names alone.
     if len({contender.name for contender in named}) < len(named):
         raise InputError("Two configurations have the same file name; rename one.")
     return tuple(named)

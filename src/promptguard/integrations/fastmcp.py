@@ -35,6 +35,7 @@ class GuardMiddleware(Middleware):
         origin = f"tool:{context.message.name}"
         blocks = [await self._block(block, origin) for block in result.content]
         structured = await self._value(result.structured_content, origin)
+        # What is harmless passes as the same object, with whatever else the server put into it.
         if blocks == result.content and structured == result.structured_content:
             return result
         return ToolResult(
@@ -56,6 +57,7 @@ class GuardMiddleware(Middleware):
 
     async def _block(self, block: Any, origin: str) -> Any:
         text = getattr(block, "text", None)
+        # Images and other blocks hold no text to judge.
         if not isinstance(text, str) or not text:
             return block
         screened = await self.guard.screen(text, origin=origin)

@@ -24,6 +24,7 @@ except ImportError as error:
 class GuardState(AgentState[Any]):
     """The agent's state, with what the model is to be told of the latest turn."""
 
+    # Private: the notice is for the next call of the model and no output of the agent.
     promptguard_notice: NotRequired[Annotated[str, PrivateStateAttr]]  # type: ignore[valid-type]
 
 
@@ -79,6 +80,8 @@ class GuardMiddleware(AgentMiddleware):
         verdict = self.guard.judge_reply(text, _session(runtime), self._system or "")
         if not verdict.is_blocked:
             return None
+        # With the id of the answer: the reducer replaces a message of the same id and appends
+        # others.
         return {"messages": [AIMessage(content=self.guard.config.refusal, id=answer.id)]}
 
     async def aafter_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -104,6 +107,7 @@ class GuardMiddleware(AgentMiddleware):
         return {"messages": replaced, "promptguard_notice": result.notice}
 
     def _screened(self, request: Any, result: Any) -> Any:
+        # A tool may return a command for the graph instead of a message.
         if not isinstance(result, ToolMessage):
             return result
         text = text_of(result.content)
@@ -121,6 +125,7 @@ def _noticed(request: Any) -> Any:
 
 
 def _session(runtime: Any) -> str | None:
+    # Without a checkpointer there is no thread to name the session by.
     info = getattr(runtime, "execution_info", None)
     return getattr(info, "thread_id", None)
 

@@ -65,6 +65,7 @@ class GuardGuardrail(CustomGuardrail):
         return await self._request(inputs, request_data)
 
     async def _request(self, inputs: Any, request_data: Mapping[str, Any]) -> Any:
+        # Not every route of the proxy has messages; then there are texts only.
         messages: Sequence[Any] = inputs.get("structured_messages") or [
             Message(role=Role.USER, content=text) for text in inputs.get("texts", ())
         ]
@@ -82,6 +83,7 @@ class GuardGuardrail(CustomGuardrail):
         session, system = session_of(request_data), _system(request_data)
         texts = inputs.get("texts") or ()
         for text in (*texts, *map(_arguments, inputs.get("tool_calls") or ())):
+            # Not recorded: while a stream comes the same answer is asked about several times.
             verdict = await self.guard.judge_reply(text, session, system, is_whole=False)
             if verdict.is_blocked:
                 raise self._blocked()
@@ -126,6 +128,7 @@ def session_of(request_data: Mapping[str, Any]) -> str | None:
         metadata.get("user_api_key_hash") or metadata.get("user_api_key") or "",
         request_data.get("user") or metadata.get("user_api_key_end_user_id") or "",
     )
+    # As JSON, so that no name can be written to look like another caller's key and name.
     return json.dumps([*map(str, who), str(named)])
 
 
@@ -141,6 +144,7 @@ def _system(request_data: Mapping[str, Any]) -> str:
 def _changed(inputs: Any, messages: Sequence[Any], result: TurnResult) -> Any:
     """Return the inputs without what is poisoned, and with the notice of a steered turn."""
     is_changed = result.withheld or result.notice
+    # Plain texts have no place for a note or a notice.
     if not is_changed or not inputs.get("structured_messages"):
         return inputs
     cleaned = without_withheld(messages, result.withheld)

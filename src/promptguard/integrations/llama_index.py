@@ -42,6 +42,7 @@ class GuardPostprocessor(BaseNodePostprocessor):
         return [node for node in nodes if not self._is_poisoned(node, task)]
 
     def _is_poisoned(self, node: Any, task: str) -> bool:
+        # In detect mode a passage is not even judged, since nobody would see the finding.
         if self._guard.config.mode != "enforce":
             return False
         finding = self._guard.judge_content(node.node.get_content(), task, "document")

@@ -18,6 +18,7 @@ from promptguard import AsyncGuard, ControllerConfig, with_notice, without_withh
 # beginning of a line. All up to the last closing tag is taken:
 # a document may hold such tags itself.
 SOURCES = re.compile(r"^<source id=.*</source>", re.DOTALL | re.MULTILINE)
+# Each document is judged by itself: one poisoned must not take the others with it.
 NEXT_SOURCE = re.compile(r"(?<=</source>)(?=\s*<source\b)")
 OPENING_TAG = re.compile(r"\s*<source\b[^>]*>")
 
@@ -49,9 +50,11 @@ class Filter:
         """Judge the chat; raises where it is blocked, strips poisoned tool results, and steers."""
         guard = self._opened()
         session = _session(__user__, __metadata__)
+        # Open WebUI keeps a blocked question in the chat and sends it with the next one.
         messages = _answered(body["messages"]) if session else body["messages"]
         result = await guard.judge(messages, session)
         if result.is_blocked:
+            # An error is how a filter stops a chat; its text is shown to the user.
             raise ValueError(guard.config.refusal)
         cleaned = without_withheld(messages, result.withheld)
         return {**body, "messages": with_notice(cleaned, result.notice)}
@@ -62,7 +65,9 @@ class Filter:
         Open WebUI calls this before each call of the model, and keeps what it had itself.
         """
         messages = body["messages"]
+        # Earlier messages were judged with the turns that brought them.
         asked = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=0)
+        # The user's own words, without the documents that were written into them.
         task = SOURCES.sub("", _text(messages[asked].get("content"))) if messages else ""
         screened = [
             await self._screened(message, task)
@@ -120,10 +125,12 @@ class Filter:
         return f"{opening}{await self._opened().screen(inner, task, 'document')}</source>"
 
     def _opened(self) -> AsyncGuard:
+        # An administrator may change the valves at any time, and no hook tells of it.
         if self._guard is None or self._opened_with != self.valves:
             mode = "detect" if self.valves.detect_only else "enforce"
             settings = {"preset": self.valves.preset, "store": self.valves.store, "mode": mode}
             self._guard = AsyncGuard(ControllerConfig.model_validate(settings))
+            # A copy, so that a change in place is noticed as well.
             self._opened_with = self.valves.model_copy()
         return self._guard
 

@@ -64,6 +64,7 @@ class Guardrails:
         result = await self.guard.judge(
             given.input, self._session(data.context), given.instructions
         )
+        # The filter can only return an input or raise; it has no wire to trip.
         result.raise_if_blocked()
         told = (given.instructions, result.notice)
         return ModelInputData(
@@ -92,6 +93,7 @@ class Guardrails:
 
 def _instructions(agent: Any) -> str | None:
     text = getattr(agent, "instructions", None)
+    # Instructions may also be a function, which needs the running context.
     return text if isinstance(text, str) else None
 
 

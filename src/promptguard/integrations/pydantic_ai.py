@@ -22,6 +22,7 @@ _ROLES = {
     "system-prompt": Role.SYSTEM,
     "user-prompt": Role.USER,
     "tool-return": Role.TOOL,
+    # Written by the framework from what a tool or a check said: no words of the user.
     "retry-prompt": Role.TOOL,
     "text": Role.ASSISTANT,
     "tool-call": Role.ASSISTANT,
@@ -56,6 +57,7 @@ class GuardCapability(AbstractCapability[Any]):
         del tool_def, args
         text = result if isinstance(result, str) else json.dumps(result, default=str)
         screened = await self.guard.screen(text, _task(ctx.messages), f"tool:{call.tool_name}")
+        # The result itself where nothing was found, so that a structured one keeps its type.
         return result if screened == text else screened
 
 

@@ -16,6 +16,7 @@ try:
 except ImportError as error:
     raise missing("pyrit", error) from None
 
+# Steering is left out: it lets the turn pass.
 _FLAGGING = frozenset({Action.BLOCK, Action.REVIEW, Action.STRIP})
 
 

@@ -38,6 +38,7 @@ class ProbeJournal:
             plan = replace(plan, scores=scores_from_json(self._scores.read_text(encoding="utf-8")))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log = self._journal(
+            # Kept with the plan: what was learned since must not change how a resumed run began.
             {**_settings(plan, model), "scores": json.loads(scores_to_json(plan.scores))}
         )
         self._log.begin(overwrite=True)
@@ -67,6 +68,7 @@ class ProbeJournal:
 
     def add(self, step: ProbeStep) -> None:
         """Log one conversation and keep the scores after it."""
+        # The log first: scores can be learned again from it, and not the other way round.
         self._log.add(record_to_json(step.record))
         self.keep(step.scores)
 
@@ -80,6 +82,7 @@ class ProbeJournal:
         self._log.close()
 
     def _journal(self, settings: Mapping[str, object]) -> Journal:
+        # Each line has cost several calls of a model.
         return Journal(
             self.folder / LOG, settings, settings_file=self.folder / PLAN, is_synced=True
         )

@@ -46,6 +46,7 @@ def choose_strategy(scores: Scores, kind: AnswerKind, *, epsilon: float, draw: R
     if draw.random() < epsilon:
         return draw.choice(tuple(Strategy))
     best = max(scores.of(kind, strategy).value for strategy in Strategy)
+    # Ties are drawn, else the strategy named first would always be tried first.
     return draw.choice([s for s in Strategy if scores.of(kind, s).value == best])
 
 

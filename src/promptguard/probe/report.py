@@ -16,6 +16,7 @@ from promptguard.runs.intervals import cluster_bootstrap, wilson
 from promptguard.runs.rendering import render
 from promptguard.usage import Usage, cost_text
 
+# Fixed, so that a log always gives the same interval.
 _SEED = 20_240_001
 
 
@@ -62,6 +63,7 @@ def report_of(records: Sequence[ProbeRecord]) -> ProbeReport:
     by_topic: dict[str, list[bool]] = {}
     for record in records:
         by_topic.setdefault(record.topic, []).append(record.is_contradiction)
+    # Conversations on one topic are no independent draws; topics are.
     low, high = cluster_bootstrap(tuple(by_topic.values()), seed=_SEED)
     counts = Counter(record.verdict for record in records)
     return ProbeReport(
@@ -87,6 +89,7 @@ def report_as_markdown(report: ProbeReport) -> str:
         lines += [f"| {table.title.lower()} | conversations | contradictions | rate | 95 % |"]
         lines += ["|---|--:|--:|--:|---|"]
         lines += [
+            # A bar would end the cell of the table.
             f"| {rate.name.replace('|', '&#124;')} | {rate.n} | {rate.contradictions} | "
             f"{rate.share:.1%} | {rate.low:.1%} to {rate.high:.1%} |"
             for rate in table.rates

@@ -48,6 +48,7 @@ class ProbePlan:
     def topic_at(self, index: int) -> Topic:
         """Return the topic of one conversation: all in turn, each round in a seeded order."""
         turn, place = divmod(index, len(self.topics))
+        # By round and not by run, so that a longer run begins as the shorter one did.
         order = Random(f"{self.seed}:topics:{turn}").sample(self.topics, k=len(self.topics))
         return order[place]
 
@@ -103,6 +104,7 @@ async def hold_conversation(
     clock: Callable[[], float],
 ) -> ProbeRecord:
     """Hold one conversation to its end: a contradiction, or the strategy's last tactic."""
+    # A generator of its own for each conversation: a resumed run draws as one in a single go.
     topic, draw = plan.topic_at(index), Random(f"{plan.seed}:{index}")
     conversation = _Conversation(provider, plan.max_tokens)
     began, opening = clock(), opening_of(topic)
@@ -138,6 +140,7 @@ async def _press(
         if judge_contradiction(conversation.messages).is_contradiction:
             break
         position = read_answer(answer, asked=message).position
+        # An unclear answer gives up no position; the next argument goes against the last clear one.
         taken = taken if position is Position.UNCLEAR else position
     return tuple(used), judge_contradiction(conversation.messages)
 

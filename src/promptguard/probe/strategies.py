@@ -67,6 +67,7 @@ def material_of(topic: Topic, draw: Random) -> Material:
     Against a yes stand the arguments against, against a no those for; with no position taken,
     those against.
     """
+    # The order of these draws is part of what a seed fixes.
     pro, contra = _shuffled(topic.arguments_for, draw), _shuffled(topic.arguments_against, draw)
     return Material(
         topic=topic,

@@ -37,6 +37,7 @@ def topic_from(text: str, *, name: str) -> Topic:
         raise DataError(f"{name} is not valid YAML.") from None
     if not isinstance(body, Mapping):
         raise DataError(f"{name} must hold a mapping with {', '.join(sorted(_FIELDS))}.")
+    # A misspelt field would else be left out silently.
     unknown = sorted(str(key) for key in body if key not in _FIELDS)
     if unknown:
         raise DataError(f"{name} has unknown fields: {', '.join(unknown)}.")
@@ -84,6 +85,7 @@ def _topics(found: Iterable[Path | Traversable]) -> tuple[Topic, ...]:
 
 def _yaml_files(folder: Path | Traversable) -> list[Path | Traversable]:
     there = (item for item in folder.iterdir() if item.name.endswith((".yaml", ".yml")))
+    # The order of a folder differs between machines, and a seed draws by order.
     return sorted(there, key=lambda item: item.name)
 
 
@@ -96,6 +98,7 @@ def _text(body: Mapping[str, object], field: str, name: str) -> str:
 
 def _texts(body: Mapping[str, object], field: str, name: str) -> tuple[str, ...]:
     value = body.get(field)
+    # Tactics use two different arguments of a list.
     if not isinstance(value, list) or len(value) < 2:
         raise DataError(f"{name}: {field} must list at least two texts.")
     return tuple(_text({field: item}, field, name) for item in value)
