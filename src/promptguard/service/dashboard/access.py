@@ -40,7 +40,9 @@ VISIT_S = 12 * 3600
 _CONTEXT = "promptguard.dashboard"
 _VISITOR = "promptguard.visitor"
 _MAX_FORM_BYTES = 8192
+# One slash, at the beginning: `//host` would lead a browser to another site.
 _OWN_PAGE = re.compile(r"/[A-Za-z0-9._~%=&?:@+-]*\Z")
+# The form, and what a browser needs to draw it.
 _OPEN_PATHS = ("/login", "/assets/", "/_nicegui/", "/favicon")
 _SOCKET_PATH = "/_nicegui_ws/"
 # NiceGUI compiles its templates in the browser and writes its scripts into the page, so inline
@@ -85,16 +87,19 @@ class Access:
 
     def sign_in(self, key: str) -> str | None:
         """Return the cookie for a visitor with this key; None where it lacks the scope read."""
+        # Only to identify: signing in takes nothing from the key's rate.
         principal = Authenticator(self._keys(), clock=self._clock).identify(key)
         if principal is None or KeyScope.READ not in principal.scopes:
             return None
         mark = next(_mark(known) for known in self._keys() if known.name == principal.name)
+        # Tells visits of one key apart, so that signing out ends one and not all.
         expires_s, visit = self._clock() + VISIT_S, secrets.token_hex(8)
         return str(self._serializer.dumps([principal.name, mark, expires_s, visit]))
 
     def sign_out(self, cookie: str | None) -> None:
         """Refuse the cookie from now on, even if someone kept a copy of it."""
         now = self._clock()
+        # Those that have expired are refused anyway; so the list stays short.
         self._ended = {visit: end for visit, end in self._ended.items() if end > now}
         if (content := self._content(cookie)) is not None:
             _, _, expires_s, visit = content
@@ -115,6 +120,7 @@ class Access:
         try:
             name, mark, expires_s, visit = self._serializer.loads(cookie or "")
         except (BadData, UnicodeError):
+            # Any text may come as a cookie, also one that cannot be encoded.
             return None
         return name, mark, expires_s, visit
 
@@ -124,6 +130,8 @@ class Access:
         if visit in self._ended:
             return None
         if not keys:
+            # A visit without a key does not go on once keys are configured, nor the other way
+            # round.
             return Principal() if not name else None
         for known in keys:
             if known.name == name and hmac.compare_digest(_mark(known), mark):
@@ -149,6 +157,7 @@ class Visitor:
     def principal(self) -> Principal:
         """The visitor as a caller; without any scope once the visit is over."""
         known = self.access.principal(self.name, self.mark, self.visit)
+        # An empty tenant has no sessions, whatever a page left open still asks for.
         return known or Principal(name=self.name, tenant="", scopes=frozenset())
 
     @property
@@ -236,6 +245,7 @@ class DashboardAuth:
         if not self._context.access.needs_key:
             return PlainTextResponse("Without API keys the pages are for this machine only.", 403)
         path = _path(scope)
+        # What is no page cannot use a form; a status tells its client enough.
         if scope["method"] != "GET" or path.startswith(_SOCKET_PATH):
             return PlainTextResponse("Sign in first.", 401)
         query = scope.get("query_string", b"").decode("latin-1")
@@ -252,6 +262,7 @@ async def show_login(request: Request) -> Response:
 
 async def sign_in(request: Request) -> Response:
     """Take a key from the form; set the cookie and go on, or show the form again."""
+    # A page elsewhere could else sign its visitors in under a key of its own.
     if not _is_own_origin(request.headers):
         return PlainTextResponse("This form is not ours.", 403)
     body = await request.body()
@@ -270,6 +281,8 @@ async def sign_in(request: Request) -> Response:
         path=base_of(request) or "/",
         httponly=True,
         samesite="lax",
+        # The header comes from a proxy that ends TLS; to believe it can only make the cookie
+        # stricter.
         secure=request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https",
     )
     return response
@@ -314,6 +327,7 @@ def _cookie_in(headers: Mapping[str, str]) -> str | None:
 
 def _is_own_origin(headers: Mapping[str, str]) -> bool:
     origin = headers.get("origin")
+    # Browsers send an origin with websockets and with forms of other sites; programs send none.
     return origin is None or origin.partition("://")[2] == headers.get("host")
 
 

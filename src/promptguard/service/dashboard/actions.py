@@ -34,6 +34,7 @@ async def put_label(
     A false alarm on one turn does not forgive a session in which somebody saw an attack.
     """
     audit, controller = context.audit, context.controller
+    # Looked up here as well: hiding a button does not stop a client from sending its event.
     if not visitor.may(Scope.ADMIN):
         audit.record(visitor.name, "label", key.session_id, "insufficient_scope", tenant=key.tenant)
         return False

@@ -51,6 +51,7 @@ class AllowForm:
     def show(self, flagged: Sequence[Card]) -> None:
         """Offer those of the turns that were interfered with whose text is kept."""
         offered = tuple(card for card in flagged if _is_offered(card))
+        # Not drawn anew without need: what the visitor has chosen in the form would be lost.
         if offered == self.cards:
             return
         self.cards = offered
@@ -61,6 +62,7 @@ class AllowForm:
         """Label the turn and let its text pass."""
         turn, days, is_everywhere = _submitted(event.args)
         card = next((card for card in self.cards if card.turn == turn), None)
+        # A client can send anything; only what the form offers is taken.
         if card is None or card.user is None or days not in DAYS:
             return
         now, author = self.context.clock(), self.visitor.name

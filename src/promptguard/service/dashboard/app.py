@@ -56,6 +56,7 @@ def mount_dashboard(
         favicon=ASSETS / "favicon.svg",
         dark=None,
         language="en-US",
+        # Nothing here is bound to values, so NiceGUI need not look for changes.
         binding_refresh_interval=None,
         reconnect_timeout=10.0,
         tailwind=False,
@@ -72,6 +73,7 @@ def mount_dashboard(
         clock=clock,
     )
     mounted = next(r for r in app.routes if isinstance(r, Mount) and r.app is core.app)
+    # NiceGUI mounts its application itself, so the check is put around it afterwards.
     mounted.app = DashboardAuth(core.app, context)
     app.add_api_route("/", _to_dashboard, include_in_schema=False)
 
@@ -95,6 +97,7 @@ def _register_pages(assets: Path) -> None:
     from promptguard.service.dashboard.session import show_session
     from promptguard.service.dashboard.sessions import show_sessions
 
+    # Routes of an earlier service in this process would answer with that service's pages.
     for path in ("/login", "/logout", "/assets", "/export/sessions", "/export/session"):
         core.app.remove_route(path)
     core.app.add_exception_handler(404, not_found)

@@ -19,11 +19,13 @@ from promptguard.verdict import Action, Mode
 
 WIDTH, HEIGHT = 960, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 84, 38, 28
+# More points than pixels show nothing more and make the page heavy.
 _MOST_POINTS = 600
 _INSET = 12
 _TICK_WIDTH = 50
 _FLAG_WIDTH = 112
 _BAR_ROW, _BAR_LABEL, _BAR_VALUE = 20, 118, 44
+# Weak evidence must not fill the drawing and look strong.
 _LEAST_SCALE = 2.0
 
 
@@ -56,6 +58,7 @@ def sparkline(risks: Sequence[float], mode: Mode, *, width: int = 120, height: i
     if risks:
         step = (width - 8) / max(1, len(risks) - 1)
         spots = [(4 + i * step, height - 4 - _unit(r) * (height - 8)) for i, r in enumerate(risks)]
+        # A line needs two ends.
         if len(spots) == 1:
             spots = [(4, spots[0][1]), (width - 4, spots[0][1])]
         line, (x, y) = _path(spots), spots[-1]
@@ -192,7 +195,9 @@ def _axis(frame: _Frame) -> list[Markup]:
 
 def _flags(entered: Sequence[ModeEntry], frame: _Frame) -> list[Markup]:
     """Mark where each mode was first reached; modes reached in one turn share a flag."""
+    # Sorted by mode, so that the highest of one turn is what stays in the dict.
     highest = {entry.turn: entry.mode for entry in sorted(entered, key=lambda entry: entry.mode)}
+    # Two rows of labels; one that would overlap both is left out, its line stays.
     parts, free_from = [], [0.0, 0.0]
     for turn, mode in sorted(highest.items()):
         if mode is Mode.SAFE:

@@ -58,6 +58,7 @@ class Tag(TextElement):
         super().__init__(tag=tag, text=text)
         self.classes(classes)
         for key, value in attributes.items():
+            # `for` is a word of Python, so an attribute may be given with an underscore before it.
             self._props[key.strip("_").replace("_", "-")] = value
 
     def set_attribute(self, name: str, value: str | None) -> None:
@@ -71,6 +72,7 @@ class Tag(TextElement):
 
 def raw(content: Markup = _NOTHING, *, tag: str = "div", classes: str = "") -> ui.html:
     """Place HTML that our templates wrote."""
+    # Safe because the templates have escaped what they were given.
     return ui.html(str(content), sanitize=False, tag=tag).classes(classes)
 
 
@@ -90,6 +92,7 @@ def choice(
 
     def chosen(event: GenericEventArguments) -> Awaitable[None] | None:
         value = _text(event)
+        # A client can send anything.
         return on_value(value) if value in known else None
 
     with Tag("select", id=name) as field:
@@ -158,6 +161,7 @@ def page_frame(request: Request, path: str, title: str) -> Iterator[Frame]:
         try:
             yield Frame(live=live, spoken=spoken)
         except PromptGuardError as error:
+            # Monitors see the failure in the status, visitors in the text.
             client.status_code = 503
             raw(render("frame", "failed", str(error), request.url.path))
 
@@ -175,6 +179,7 @@ def follow(
 
     async def pass_on(source: AsyncIterator[SessionKey]) -> None:
         async for key in source:
+            # A key may have been removed while the page was open.
             if not visitor.may(Scope.READ):
                 return
             if key.tenant == visitor.tenant:
@@ -210,6 +215,8 @@ class PageWork:
         task = asyncio.ensure_future(work)
         self._running[name] = task
         try:
+            # Not awaited itself: its cancellation from outside must not cancel the handler that
+            # waits.
             await asyncio.wait((task,))
         finally:
             task.cancel()

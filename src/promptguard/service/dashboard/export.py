@@ -68,6 +68,7 @@ def _messages(session_id: str, entries: Sequence[TranscriptEntry]) -> str:
                 "timestamp": entry.timestamp,
                 "verdict": json.loads(entry.verdict) if entry.verdict else None,
             },
+            # Half a surrogate pair can be escaped but not encoded.
             ensure_ascii=True,
         )
         for entry in entries
@@ -100,6 +101,7 @@ def values_of(row: SessionRow) -> dict[str, str | int | float | bool]:
 
 
 async def _rows(store: SessionStore, query: SessionQuery) -> AsyncIterator[SessionRow]:
+    # Page by page while the file is sent: no list of all sessions is ever in memory.
     while (page := await store.page(query)).rows:
         for row in page.rows:
             yield row

@@ -67,6 +67,7 @@ class ListFilter:
         for name in ("since", "until"):
             texts[name] = texts[name] if second_of(texts[name]) is not None else ""
         number = params.get("page", "1")
+        # Any number of digits may stand in an address, and a store takes no such offset.
         page = int(number) if number.isdecimal() and len(number) < 7 else 1
         return cls(**texts, page=min(max(1, page), _MOST_PAGES))
 
@@ -101,6 +102,7 @@ class ListFilter:
 
     def params(self, **changes: object) -> str:
         """Return the filter as the query of an address, with some parts changed."""
+        # Another filter begins at its first page.
         changed = replace(self, **({"page": 1} | changes))  # type: ignore[arg-type]
         kept = {
             each.name: value
@@ -133,6 +135,7 @@ def second_of(text: str) -> int | None:
     """Return the second a moment such as `2026-03-01T14:00` means, in UTC; None without one."""
     try:
         moment = datetime.fromisoformat(text)
+        # Date fields of browsers have no zone.
         second = int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
     except (ValueError, OverflowError):
         return None

@@ -46,6 +46,7 @@ class Range:
     @classmethod
     def from_params(cls, params: Mapping[str, str], now: float) -> Range:
         """Read a range from an address; anything else is the last 24 hours."""
+        # The end is not included, and turns are stored by whole seconds.
         end = int(now) + 1
         since = second_of(params.get("since", ""))
         until = second_of(params.get("until", ""))

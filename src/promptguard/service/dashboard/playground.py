@@ -96,6 +96,7 @@ class Playground:
     was_blocked: bool = False
     answers: bool = False
     work: PageWork = field(default_factory=PageWork)
+    # Messages sent in quick succession are judged in their order.
     turn_taken: asyncio.Lock = field(default_factory=asyncio.Lock)
     log: Tag = field(init=False)
     side: ui.html = field(init=False)
@@ -140,6 +141,7 @@ class Playground:
         """Send all that is left, or stop doing so."""
         self.is_playing = not self.is_playing
         self._show_progress()
+        # A new conversation may be begun while this one plays; then the playing ends.
         key = self.key
         has_more = True
         while has_more and self.is_playing and self.key == key:
@@ -195,6 +197,7 @@ class Playground:
                 choice("model", "Answered by", options, self.on_model)
 
     def _begin(self, scenario: Scenario | None) -> None:
+        # Bound to the visitor's key as its other sessions are, so that filters by key find it.
         name = Owner(principal=self.visitor.principal).bound(f"playground-{secrets.token_hex(4)}")
         self.key = SessionKey(session_id=name, tenant=self.visitor.tenant)
         self.scenario, self.place = scenario, 0
@@ -233,6 +236,7 @@ class Playground:
                 verdict = raw(render("playground", "judging"), classes="judged")
             self._scroll()
             try:
+                # As with requests: a long text is computed aside.
                 lane = Lane.LONG if len(text) > LONG_BODY_BYTES else Lane.SHORT
                 async with self.context.calls.begin(self.visitor.principal, lane):
                     if self.answers and reply is None and not tools:
@@ -242,6 +246,8 @@ class Playground:
                 verdict.content = str(_verdict_line(result, text))
                 said.content = str(_message("user", "You", text, tools, result.verdict.spans))
                 self._take(result)
+                # An explanation is a heavy call; in a row of blocked turns the first one is
+                # explained.
                 if result.is_blocked and not (self.is_playing and self.was_blocked):
                     await self.work.run("explain", self._explain())
                 self.was_blocked = result.is_blocked

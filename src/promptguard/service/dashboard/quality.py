@@ -56,6 +56,7 @@ async def show_quality(request: Request) -> None:
     with page_frame(request, "/quality", "Quality"):
         Tag("h1", "Quality")
         with panel("Latest validation", classes="wide"):
+            # A report lists its mistakes one by one and may be large.
             raw(await asyncio.to_thread(latest_html, context.report()))
         with panel("What each signal is for", classes="wide"):
             weights = judge.weights
@@ -108,6 +109,7 @@ def shares_of(states: Sequence[SessionState]) -> tuple[Share, ...]:
         Share(
             signal=signal,
             sessions=sum(abs(nats) >= _NOTABLE_NATS for _, nats in values),
+            # Over all sessions of the kind: where a signal was silent it added nothing.
             risky_nats=_mean([nats for is_risky, nats in values if is_risky], risky),
             other_nats=_mean(
                 [nats for is_risky, nats in values if not is_risky], len(states) - risky
@@ -131,6 +133,7 @@ def signal_row(name: str, signal: object, weights: Weights) -> SignalRow:
         signal=name,
         looks_at=_first_line(signal),
         kind="from how sure it is" if weight.link == "logit" else "in proportion to its score",
+        # A linear score reaches its scale at most, even where the limit is higher.
         most=min(weight.limit, weight.scale) if weight.link == "linear" else weight.limit,
     )
 

@@ -65,7 +65,7 @@ class ReviewPage:
         self.numbers = raw()
         if not self.visitor.may(Scope.ADMIN):
             raw(notice("Your key may read, not label."))
-        # The page's script turns keys and buttons into one event that names turns by place.
+        # The page's script turns keys and buttons into one event that names turns.
         with Tag("div", id="review", data_review="") as area:
             self.queue = raw()
         area.on("decide", self.on_decide, js_handler="(e) => emit(e.detail)")
@@ -95,8 +95,9 @@ class ReviewPage:
         self.queue.content = str(queue_html(self.rows, self.base, may_label=may_label))
 
     async def on_decide(self, event: GenericEventArguments) -> None:
-        """Label the turns at the places that the page names."""
+        """Label the turns that the page names."""
         verdict, chosen = _decision(event.args)
+        # Only turns that this page has shown: a client could name any.
         wanted = [row for row in self.rows if _name(row) in chosen]
         if verdict not in LABELS or not wanted:
             return

@@ -55,6 +55,7 @@ from promptguard.state import SessionState
 
 SHOWN = 40
 P = ParamSpec("P")
+# To explain means to judge the session again several times; longer ones wait for a click.
 _EXPLAINED_AT_ONCE = 60
 _MOST_REPLAYED = 500
 _OTHERS = (
@@ -120,6 +121,7 @@ class SessionPage:
 
     async def build(self, state: SessionState) -> None:
         """Place everything and begin to follow the session."""
+        # Before the session is read, so that nothing saved in between is missed.
         follow(self.context, self.visitor, self.on_change, self.frame.show_live)
         self.head = raw(classes="session-head")
         actions = SessionActions(
@@ -178,6 +180,7 @@ class SessionPage:
 
     def explain_soon(self) -> None:
         """Explain in the background; a change meanwhile has it explained once more."""
+        # Turns may come faster than they are explained; the newest is explained when it is done.
         if self.is_explaining:
             self.is_stale = True
             return
@@ -271,6 +274,7 @@ class SessionPage:
     async def _draw_chart(self) -> None:
         starts = self.context.controller.judge.weights.modes.starts()
         points, entered = self.view.points, self.state.entered
+        # A short one is drawn sooner than it is sent to a thread and back.
         if len(points) > LONG_SESSION_TURNS:
             drawn = await self._drawn(trajectory, points, starts, entered, other=self.other)
         else:
@@ -291,6 +295,7 @@ class SessionPage:
                     element = raw(wanted, tag="article", classes="turn")
                     element.props(f"id=turn-{card.turn}")
             elif wanted != known:
+                # Only what changed is sent to the browser.
                 element.content = str(wanted)
             self.drawn[card.turn] = (wanted, element)
 

@@ -79,6 +79,7 @@ class SessionsPage:
 
     async def build(self) -> None:
         """Place everything and begin to follow the store."""
+        # Before the first reading, so that nothing saved in between is missed.
         follow(self.context, self.visitor, self.on_change, self.frame.show_live)
         raw(form_html(self.filter, self.base))
         with Tag("div", classes="row bundled") as self.bundled:
@@ -118,6 +119,7 @@ class SessionsPage:
             tenant=self.visitor.tenant, turns=TurnFilter(is_demo=True), limit=_REMOVED_AT_ONCE
         )
         with audit.action(author, "delete", "demo", done="deleted"):
+            # Read again from the start each time: what was deleted has moved the rest up.
             while states := await store.sessions(query):
                 for state in states:
                     key = SessionKey(session_id=state.session_id, tenant=state.tenant)
@@ -127,6 +129,7 @@ class SessionsPage:
 
     async def _refresh(self) -> None:
         await asyncio.sleep(_REFRESH_S)
+        # Before reading: what is saved from here on asks for another reading.
         self.is_refreshing = False
         try:
             await self.load()

@@ -59,6 +59,7 @@ def marked(text: str, spans: Sequence[Span] = (), longest: int = _MAX_SHOWN_CHAR
     """Return text as HTML with the words of `spans` marked; spans that overlap are joined."""
     shown, at = [], 0
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        # A span may begin inside the one before it, or behind what is shown.
         start, end = max(at, span.start), min(span.end, longest, len(text))
         if start < end:
             label = span.label.replace("_", " ").replace(".", ": ", 1)
@@ -81,8 +82,11 @@ def turns_in_words(turns: Sequence[int]) -> str:
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_ROOT / "templates"),
+        # What is shown was written by attackers; only our own markup is markup.
         autoescape=True,
+        # A misspelt name is an error, not an empty place on a page.
         undefined=StrictUndefined,
+        # The files do not change while the process runs, and looking costs time.
         auto_reload=False,
     )
     environment.filters |= {

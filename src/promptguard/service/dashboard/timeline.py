@@ -94,6 +94,7 @@ def _bar(
     title = f"{begins:%Y-%m-%d %H:%M} to {ends:%H:%M} UTC: {words}"
     shapes, y = [], float(floor)
     for kind, _, count in counts:
+        # A single turn stays visible beside thousands.
         tall = max(1.5, count * unit) if count else 0.0
         y -= tall
         if count:

@@ -203,6 +203,7 @@ def _card(turn: int, messages: Sequence[TranscriptEntry]) -> Card:
     return Card(
         turn=turn,
         timestamp=messages[0].timestamp,
+        # A text that is kept in part would be shown as if it were whole.
         user="\n".join(users) if len(users) == len(texts[Role.USER]) else None,
         tools=tuple(texts[Role.TOOL]),
         replies=tuple(texts[Role.ASSISTANT]),

@@ -77,6 +77,7 @@ class WhatIfPanel:
         if not self.chosen:
             self._say("Choose the settings to try first.")
             return
+        # One count for each tenant: it reads all stored turns.
         if self._job is not None and self._job.is_running:
             self._say("A count is under way; cancel it first.")
             return
@@ -86,6 +87,7 @@ class WhatIfPanel:
             self._say(str(error), "bad")
             return
         self.context.what_ifs[self.visitor.tenant] = job
+        # Not tied to the page: a count of minutes goes on when its visitor looks elsewhere.
         background_tasks.create(job.run(), name="what if")
         self._watch()
 
@@ -124,6 +126,7 @@ class WhatIfPanel:
         except PromptGuardError as error:
             self._say(str(error), "bad")
             return
+        # The count compared with settings that are no longer in force.
         context.what_ifs.pop(self.visitor.tenant, None)
         await self._show()
         self._say(f"In force: {applied.name}.")
