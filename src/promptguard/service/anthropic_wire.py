@@ -133,6 +133,7 @@ class MessagesWire:
         del request
         if not refusal.begun:
             yield named_event({"type": "message_start", "message": _head(refusal)})
+        # Clients put a message together block by block, so an open block is closed first.
         if self._open is not None:
             yield named_event({"type": "content_block_stop", "index": self._open})
         at = {"index": self._blocks}
@@ -194,6 +195,7 @@ class MessagesReader:
         if not shown:
             return AnswerPart()
         text = string(part.get("text"))
+        # Two blocks of text must not be read as one word at the seam.
         if text and self._is_next_block(body):
             text, shown = f"\n{text}", f"\n{shown}"
         return AnswerPart(choices=(ChoiceText(index=0, text=text, shown=shown),))
@@ -228,6 +230,7 @@ def _read_message(reading: Reading, item: object, place: Place, *, is_last: bool
     role, inside = role_in(message), (*place, "content")
     own, others = parts_in(message.get("content"), inside)
     is_prefill = is_last and role is Role.ASSISTANT
+    # The beginning of the answer ends the request, so the rest of the message is read before it.
     if not is_prefill:
         reading.message(role, "\n".join(own), inside)
     for block, at in others:

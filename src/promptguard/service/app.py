@@ -76,9 +76,11 @@ def open_parts(settings: Settings, read_settings: Callable[[], Settings]) -> Par
     service = settings.service
     check_host(service.host, service.keys)
     endpoint = settings.conversation.endpoint.model_copy(
+        # A client of the gateway waits longer for its model than a judge may take.
         update={"timeout_s": service.upstream_timeout_s}
     )
     controller = Controller(settings.conversation)
+    # Loads the readers now, so that the first turn does not wait for them.
     try_out(controller.judge)
     return Parts(
         settings=settings,
@@ -104,6 +106,7 @@ class Service:
         )
         if service.webhooks:
             self.telemetry.on_turn(self.webhooks.turn)
+        # Rates are measured by the clock that only moves forward.
         self.authenticator = Authenticator(service.keys, clock=parts.timer)
         self.audit = AuditLog(
             service.audit_file, clock=parts.clock, on_label=self.webhooks.labelled
@@ -133,6 +136,7 @@ class Service:
             audit=self.audit,
             overlay=self.decisions.overlaid,
         )
+        # Set afterwards: the reloader is made with the decisions' overlay.
         self.decisions.reapply = self.reloader.reapply
         self.lifecycle = self._lifecycle(parts)
         self.app = self._assembled(parts)
@@ -149,6 +153,7 @@ class Service:
             shutdown_s=service.shutdown_s,
             starters=(
                 *(() if self.child is None else (self.child.start,)),
+                # Before the first turn: what operators decided must hold from the start.
                 self.decisions.refresh,
             ),
             jobs=(
@@ -158,6 +163,7 @@ class Service:
                 *((demo,) if service.demo else ()),
             ),
             closers=(
+                # The controller's store comes last: what ends before it may still write.
                 self.upstream.close,
                 parts.guard.close,
                 *(() if self.child is None else (self.child.close,)),
@@ -169,6 +175,7 @@ class Service:
         app = FastAPI(
             title="promptguard",
             version=__version__,
+            # FastAPI's pages fetch scripts from another host; `reference` serves our own.
             docs_url=None,
             redoc_url=None,
             lifespan=self._lifespan,

@@ -22,6 +22,7 @@ from promptguard.service.errors import ApiError
 
 KEY_PREFIX = "pg_"
 PRINCIPAL = "promptguard.principal"
+# Matched as a whole: what only begins like an address of this machine is another host.
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
 _ORIGIN = re.compile(rf"https?://{_HOST.pattern}")
 
@@ -64,6 +65,7 @@ class TokenBucket:
 
     def take(self, now_s: float) -> float:
         """Take one token and return 0, or return the seconds until there is one."""
+        # A clock that was set back must neither add to a bucket nor block it.
         passed_s = 0.0 if self.updated_s is None else max(0.0, now_s - self.updated_s)
         self.updated_s = now_s
         rate = self.per_minute / 60.0
@@ -94,6 +96,7 @@ class Authenticator:
 
     def replace_keys(self, keys: tuple[KeyConfig, ...]) -> None:
         """Accept only these keys from now on; an unchanged key keeps its rate-limit bucket."""
+        # A reload must not hand a full minute to every key; a changed one begins anew.
         old = {key.name: key for key in self._keys}
         self._buckets = {
             key.name: self._buckets[key.name]
@@ -115,6 +118,7 @@ class Authenticator:
                 code="invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
+        # Only known keys have a bucket, so that guessing fills no memory.
         wait_s = self._buckets[principal.name].take(self._clock())
         if wait_s > 0:
             raise ApiError(
@@ -174,6 +178,7 @@ class CallerSlots:
             self._all -= 1
             self._used[caller] -= 1
             if not self._used[caller]:
+                # Removed at zero: without keys every connection is a caller of its own.
                 del self._used[caller]
 
 
@@ -196,6 +201,7 @@ def key_in(headers: Mapping[str, str]) -> str:
     kind, _, credentials = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return credentials.strip()
+    # The first is Anthropic's header, the second Azure's; unchanged clients send them.
     return headers.get("x-api-key", "") or headers.get("api-key", "")
 
 
@@ -230,6 +236,7 @@ def is_loopback(host: str) -> bool:
         address = ipaddress.ip_address(name)
     except ValueError:
         return False
+    # A socket for both protocols shows an IPv4 peer as ::ffff:127.0.0.1.
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
 
@@ -240,6 +247,7 @@ def local_only_error(headers: Mapping[str, str], peer: str | None) -> ApiError |
     A web page in the user's browser can reach loopback too, under another host name (DNS
     rebinding) or from another origin; neither is the local user.
     """
+    # Browsers send both where it matters; a program may send neither.
     origin, host = headers.get("origin"), headers.get("host")
     is_own_page = origin is None or _is_local_address(_ORIGIN, origin)
     is_own_name = host is None or _is_local_address(_HOST, host)

@@ -41,6 +41,7 @@ _WINDOW_CHARS = 256
 _WORDY_SHARE = 0.55
 _CASES = (string.ascii_lowercase.encode(), string.ascii_uppercase.encode())
 _PRINTABLE_SHARE = 0.95
+# What kind of bytes they are shows at the beginning; the rest may be megabytes.
 _HEAD_BYTES = 4096
 # What is taken apart by recursion, here and by the JSON encoder, must not be deeper.
 MAX_DEPTH = 100
@@ -127,6 +128,7 @@ def read_json(raw: bytes, known: Collection[str] = ()) -> dict[str, object]:
 def strict_json(raw: bytes) -> object:
     """Read JSON that no other parser reads differently; raises ApiError or what `json` raises."""
     body = json.loads(
+        # `json.loads` would guess UTF-16 and UTF-32 from bytes, and another parser would not.
         raw.decode("utf-8"),
         object_pairs_hook=_without_repeats,
         parse_constant=_refuse_constant,
@@ -210,6 +212,7 @@ def prose_in(value: object) -> tuple[list[str], bool]:
         item = waiting.pop()
         if isinstance(item, Mapping):
             pairs = list(item.items())
+            # Reversed, because a stack gives back the last first, and texts must keep their order.
             waiting += [part for pair in pairs[::-1] for part in pair[::-1]]
         elif isinstance(item, (list, tuple)):
             words = _words_in(item)
@@ -245,6 +248,7 @@ def _has_words(encoded: str) -> bool:
     if any(len(line) < _LINE_CHARS for line in encoded.split()[:-1]):
         return True
     letters = encoded.encode("ascii", "replace")
+    # Windows overlap by half, so that a sentence across an edge is seen whole in one.
     for start in range(0, len(letters), _WINDOW_CHARS // 2):
         piece = letters[start : start + _WINDOW_CHARS]
         fewest = min(len(piece.translate(None, case)) for case in _CASES)
@@ -260,6 +264,7 @@ def poisoned_in(
     return [
         item
         for item in items
+        # What a user said is judged and blocked, never edited.
         if item.digest in stripped and item.place and item.role is not Role.USER
     ]
 
@@ -277,6 +282,7 @@ def _replaced(value: object, place: Place, text: str) -> object:
         return _without(value, text)
     step, rest = place[0], place[1:]
     if isinstance(value, list) and isinstance(step, int):
+        # Copied along the path alone; the body itself stays as it came.
         return [*value[:step], _replaced(value[step], rest, text), *value[step + 1 :]]
     if isinstance(value, Mapping) and isinstance(step, str):
         return {**value, step: _replaced(value[step], rest, text)}
@@ -299,6 +305,7 @@ def _without(value: object, text: str) -> object:
         ]
         return [*rest, *([STRIPPED] if words else [])]
     if isinstance(value, Mapping):
+        # A key that is a sentence is read by the model as well, so the whole pair goes.
         return {key: _without(item, text) for key, item in value.items() if _IDENTIFIER.match(key)}
     return value
 
@@ -324,6 +331,7 @@ def _with_repeats(pairs: list[tuple[str, object]]) -> object:
 
 
 def _is_deep(value: object) -> bool:
+    # By levels and not by recursion: the depth that is measured could exhaust the stack.
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [
@@ -342,6 +350,7 @@ def _decoded(text: str) -> str | None:
     """Return the text that encoded data stands for, None where it is not text."""
     payload = _DATA_URL.sub("", text, count=1)
     try:
+        # Both alphabets of base64 are read, with padding or without.
         raw = base64.b64decode(payload.translate({45: 43, 95: 47}) + "==", validate=False)
     except (binascii.Error, ValueError):
         return None

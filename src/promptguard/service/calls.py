@@ -34,6 +34,7 @@ class Calls:
         Raises EvaluationError where too much is waiting, and where a heavy call takes too long.
         """
         config = self.live.current.service
+        # Without keys nothing tells one visitor's pages from another's.
         call = Call(owner=owner_of(principal, "pages"), tenant=principal.tenant, lane=lane)
         deadline_s = config.heavy_timeout_s if lane is Lane.HEAVY else None
         try:
@@ -43,4 +44,5 @@ class Calls:
         except TimeoutError:
             raise EvaluationError(str(too_long(config).detail)) from None
         except ApiError as error:
+            # Pages show errors of ours; they know no HTTP status.
             raise EvaluationError(str(error.detail)) from None

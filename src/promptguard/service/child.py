@@ -81,6 +81,7 @@ class Child:
         Raises what `work` raises, Abandoned where the request is over, and EvaluationError where
         the child died of it.
         """
+        # Once, before the first try: what cannot be pickled is no fault of the child.
         asked = _pickled(work)
         for _ in range(_TRIES):
             running = self._started()
@@ -137,6 +138,7 @@ class _Running:
         self._process: BaseProcess = context.Process(
             target=_serve_all, args=(open_judge, config, theirs, lifeline), daemon=True
         )
+        # A Ctrl-C of the terminal reaches the whole group; the parent ends the child in order.
         with without_interrupts():
             self._process.start()
         # Held by the child alone from now on, so that its end closes them.
@@ -170,6 +172,7 @@ class _Running:
         """Tell the child to stop, and wait until it has; raises Abandoned."""
         connection.send_bytes(_CANCEL)
         if connection.poll(GRACE_S):
+            # Taken off the connection, which the next computation will use.
             connection.recv_bytes()
         else:
             self._process.kill()
@@ -188,6 +191,7 @@ def _pickled(work: Callable[[], Any]) -> bytes:
     """Return `work` for the child; a judge goes as its settings, for the child has its own."""
     written = io.BytesIO()
     pickler = pickle.Pickler(written, pickle.HIGHEST_PROTOCOL)
+    # The readers alone are too large to travel with every computation.
     pickler.dispatch_table = copyreg.dispatch_table | {TurnJudge: _reduced}
     pickler.dump(work)
     return written.getvalue()
@@ -271,6 +275,7 @@ def _serve(connection: Connection, lane: Lane, long_turns: _LongTurns) -> None:
     def check() -> None:
         left_s = PATIENCE_S if lane is Lane.HEAVY else 0.0
         while True:
+            # Anything that arrives during a computation is its cancellation, or the parent's end.
             if connection.poll():
                 raise Abandoned
             if left_s <= 0 or not long_turns.count:
@@ -281,6 +286,7 @@ def _serve(connection: Connection, lane: Lane, long_turns: _LongTurns) -> None:
     with suppress(EOFError, OSError):
         while True:
             asked = connection.recv_bytes()
+            # It came after the result was sent; there is nothing left to stop.
             if asked == _CANCEL:
                 continue
             if lane is Lane.LONG:

@@ -76,6 +76,7 @@ class CompletionsWire(ChunkWire):
     def refusal(self, request: GuardedRequest, refusal: Refusal) -> Mapping[str, object]:
         """Return a completion that refuses."""
         del request
+        # Clients append this to what they have shown, so it begins a paragraph of its own.
         text = f"\n\n{refusal.text}" if refusal.sent else refusal.text
         return {
             "id": refusal.id,

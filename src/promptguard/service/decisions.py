@@ -74,9 +74,11 @@ class Decisions:
         applied, conversation = self.applied, written.conversation
         changes: dict[str, object] = {}
         if applied.preset:
+            # A budget of the file would stand over the preset that was chosen.
             changes |= {"preset": applied.preset, "false_positive_budget": None}
         if applied.weights:
             path = weights_path(written, applied.weights)
+            # What an administrator tried out is applied, and not what lies there since.
             if applied.sha256 != _hash_of(path):
                 raise ConfigError(f"{path} is not what was applied; apply it anew.")
             changes["weights"] = str(path)
@@ -93,6 +95,7 @@ class Decisions:
         wanted = self.wanted(settings, choice)
         with self._audit.action(author, "apply", wanted.name):
             before = self.applied
+            # In force first: settings that cannot be opened must not be recorded.
             await self._put(wanted)
             try:
                 await self._decide(DecisionKind.APPLY, author, wanted.to_json())
@@ -127,6 +130,8 @@ class Decisions:
             await self.refresh()
 
     async def _put(self, wanted: AppliedSettings) -> None:
+        # The overlay reads it during the reapplication, so it is set first and taken back on
+        # failure.
         before, self.applied = self.applied, wanted
         try:
             if self.reapply is not None:
@@ -154,6 +159,7 @@ def weights_offered(settings: Settings) -> tuple[str, ...]:
 
 def weights_path(settings: Settings, name: str) -> Path:
     """Return the path of an offered weights file; any other name is a ConfigError."""
+    # Compared with the list of the folder, so that no name leads out of it.
     if name not in weights_offered(settings):
         raise ConfigError("There is no such file in service.weights_folder.")
     return Path(str(settings.service.weights_folder)) / name

@@ -96,6 +96,7 @@ class ApiError(HTTPException):
 
     def __reduce__(self) -> tuple[Callable[..., ApiError], tuple[object, ...]]:
         """Return how to make the error again in another process."""
+        # Exceptions are pickled by their positional arguments, which would lose code and field.
         again = partial(ApiError, code=self.code, param=self.param, headers=self.headers)
         return again, (self.status_code, str(self.detail))
 
@@ -123,6 +124,7 @@ def api_error_of(error: PromptGuardError) -> ApiError:
 
     What a store says names its file or host, which is for the log and not for callers.
     """
+    # Subclasses are outcomes, such as an unknown session, whose words are for the caller.
     if type(error) is StoreError:
         return ApiError(503, "The session store failed; try again.", code="store_unavailable")
     for kind, status, code in _STATUS_BY_ERROR:
@@ -136,6 +138,7 @@ def invalid_fields(error: RequestValidationError) -> ApiError:
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
     is_unreadable = first["type"] == "json_invalid"
+    # Clients know their own fields, not the framework's name for where they stood.
     if location and location[0] in ("body", "query", "path", "header"):
         location = location[1:]
     param = "body" if is_unreadable or not location else ".".join(location)

@@ -111,11 +111,13 @@ def _compared(
     is_answered = _is_answered(ordered)
     match = _Match(kept)
     unseen = match.walk(history)
+    # Compared whole: what is cut off the front below is part of the repeated turn.
     if not unseen and not is_answered and _asks_last(new, kept):
         return Comparison(kind=HistoryKind.RETRIED, new=new)
     new = _without_known_front(new, kept)
     if not history:
         return Comparison(kind=HistoryKind.NOT_RESENT, new=new)
+    # The model answered elsewhere, so an answer that is new at the end was never ours to store.
     if learns_replies and not is_answered and unseen and unseen[-1] is history[-1]:
         learned = unseen.pop().content
         kind = HistoryKind.REWRITTEN if unseen else HistoryKind.INTACT
@@ -154,6 +156,7 @@ def _with_findings(
     findings: list[ContentFinding] = []
     for entry in sorted(stored, key=lambda entry: entry.position):
         if entry.verdict:
+            # Findings stand in the order of the contents and are taken from the end.
             findings = list(reversed(contents_of(entry)))
         is_content = entry.role is Role.TOOL and findings
         yield entry, findings.pop() if is_content else None
@@ -163,6 +166,7 @@ def _kind_of(new: Sequence[ComparableMessage], dropped: Sequence[TranscriptEntry
     if not dropped:
         return HistoryKind.INTACT
     asked = [entry.content_hash for entry in dropped if entry.role is not Role.ASSISTANT]
+    # The last turn asked again in the same words is a wish for another answer, no rewriting.
     is_same = asked == [item.digest for item in new] and len({e.turn for e in dropped}) == 1
     return HistoryKind.REGENERATED if is_same else HistoryKind.DROPPED
 
@@ -191,6 +195,7 @@ def _without_known_front(
     """Return `new` without the last stored turns, which the client resends as unanswered."""
     asked = [entry.content_hash for entry in stored if entry.role is not Role.ASSISTANT]
     digests = [item.digest for item in new]
+    # At least one message stays new, or there would be no turn to judge.
     for count in range(min(len(new) - 1, len(asked)), 0, -1):
         if digests[:count] == asked[-count:]:
             return new[count:]
@@ -208,6 +213,7 @@ class _Match:
         self._latest: int | None = None
         self._places: dict[tuple[bool, str], list[int]] = {}
         for at, entry in enumerate(stored):
+            # Found by hash and not by search: a long history costs one look-up per message.
             self._places.setdefault((entry.role is Role.USER, entry.content_hash), []).append(at)
 
     def walk(self, history: Sequence[ComparableMessage]) -> list[ComparableMessage]:
@@ -225,6 +231,7 @@ class _Match:
         """Return the latest stored entries that the client left out of its history."""
         if self._latest is None:
             return []
+        # A turn without an answer may be missing: clients do not resend what failed.
         answered = {e.turn for e in self._stored if e.role is Role.ASSISTANT}
         blocked = {entry.turn for entry in self._stored if is_stored_block(entry)}
         hidden = blocked if hides_refusals else set()
@@ -268,6 +275,7 @@ class _Match:
             if entry.role is Role.ASSISTANT and place not in self._used:
                 whole = entry.content or ""
                 is_cut = whole.startswith(text) and len(text) >= _CUT_SHARE * len(whole)
+                # Only the latest answer left can have been cut off, so the search ends with it.
                 return bool(text) and is_cut and self._use(place)
         return False
 
@@ -289,6 +297,8 @@ def steps_in(comparison: Comparison, system: str) -> list[Step]:
         earlier = _imported(comparison.unseen)
     else:
         earlier = [_step_of(item) for item in comparison.unseen if item.role is not Role.ASSISTANT]
+        # In a known session these words were never said; they are judged as content, not as
+        # replies.
         others += [content_of(item) for item in comparison.unseen if item.role is Role.ASSISTANT]
     earlier = [*_merged(earlier[:-MAX_IMPORTED]), *earlier[-MAX_IMPORTED:]]
     last = Step(turn=TurnInput(text="\n".join(users), contents=tuple(others)))

@@ -166,6 +166,7 @@ class Intake:
         if admission.is_chained:
             chain = chain_of(admission.owner, admission.view)
             self._index.mark_unanswered(chain, admission.key.session_id)
+        # A retry is compared with the store, which knows that its turn has no answer.
         self._index.forget(admission.key)
 
     def forget(self, key: SessionKey) -> None:
@@ -181,6 +182,7 @@ class Intake:
             session_id=incoming.session_id,
             known=incoming.continues,
         )
+        # In this order: whoever waits for a session must not hold a slot that others could use.
         async with found as key, self._queues.turn_of(key), self._slots.slot():
             # A retry can overtake the attempt it repeats, on this guard or on another one. What
             # was written meanwhile may be this very turn, hence the new comparison.
@@ -246,6 +248,7 @@ class Intake:
         if state.message_count > count:
             stored = await store.tail(key, count)
             comparison = await self._against(stored, incoming)
+            # What seems new or missing may stand before this end; then the whole is read.
             if not (comparison.kind.is_rewriting or comparison.unseen):
                 return stored, comparison
         stored = await store.transcript(key)
@@ -340,6 +343,7 @@ def _admission(
         view=incoming.view,
         is_chained=incoming.session_id is None and incoming.continues is None,
         is_steered=result.is_enforced and result.verdict.action in (Action.STEER, Action.REVIEW),
+        # In detect mode nothing is changed on its way to the model.
         stripped=comparison.stripped if result.is_enforced else frozenset(),
         system="" if config.prompt_leaks == "allow" else incoming.system,
         spoken="\n".join(i.content for i in incoming.messages if i.role is Role.USER),

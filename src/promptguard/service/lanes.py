@@ -32,7 +32,9 @@ RETRY_AFTER_S = 2
 LONG_BODY_BYTES = 16 * 1024
 # Reading more stored turns than this makes a call a long one.
 LONG_SESSION_TURNS = 100
+# Without keys each connection is a caller; who was served last is kept of so many.
 MAX_CALLERS = 10_000
+# The deadline of a heavy call includes its waiting; a longer queue would only time out.
 MAX_HEAVY = 16
 MAX_HEAVY_PER_CALLER = 2
 P = ParamSpec("P")
@@ -78,6 +80,7 @@ def under_way(call: Call) -> Iterator[Call]:
     try:
         yield call
     except (asyncio.CancelledError, TimeoutError):
+        # A thread cannot be stopped from outside; its computation asks for this at checkpoints.
         call.is_over = True
         raise
     finally:
@@ -139,6 +142,7 @@ class _Rotation:
         job = jobs.popleft()
         self._count -= 1
         if jobs:
+            # Put back at the end: the other callers go first, however many jobs wait here.
             self._callers[owner] = jobs
         return job
 
@@ -157,6 +161,7 @@ class _Pool:
 
     @property
     def is_busy(self) -> bool:
+        # Read without the lock: an outdated answer costs no more than one short pause.
         return self._running > 0 or len(self._waiting) > 0
 
     def submit(self, job: _Job) -> None:
@@ -168,11 +173,13 @@ class _Pool:
     def shutdown(self, *, wait: bool, cancel: bool) -> None:
         with self._lock:
             while cancel and len(self._waiting):
+                # What has not begun never begins, and whoever waits for it is told.
                 self._waiting.take().future.cancel()
         self._threads.shutdown(wait=wait, cancel_futures=cancel)
 
     def _next(self) -> None:
         with self._lock:
+            # A shutdown may have taken the job that this ticket was for.
             if not len(self._waiting):
                 return
             job = self._waiting.take()
@@ -196,6 +203,8 @@ class LaneExecutor(ThreadPoolExecutor):
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        # asyncio takes only a ThreadPoolExecutor as its default; the threads are those of the
+        # pools.
         super().__init__(max_workers=1)
         self._pools = {lane: _Pool(lane, limits[lane]) for lane in Lane}
         self._sleep = sleep
@@ -293,6 +302,7 @@ def judging_slots(config: ServiceConfig) -> dict[Lane, int]:
     """Return how many turns each lane judges at once: enough to keep its threads at work."""
     return {
         Lane.SHORT: config.threads,
+        # One more than threads, so that the next turn is ready when a thread becomes free.
         Lane.LONG: config.long_threads + 1,
         Lane.HEAVY: config.heavy_threads + 1,
     }

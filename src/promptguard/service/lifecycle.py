@@ -65,8 +65,10 @@ class Lifecycle:
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Run startup, jobs and shutdown around the block."""
+        # From here on whatever runs in `asyncio.to_thread` waits in the lane of its request.
         asyncio.get_running_loop().set_default_executor(self.lanes)
         for start in self.starters:
+            # A failure here is logged and does not keep the service from starting.
             await _logged(start())
         jobs = [asyncio.ensure_future(_logged(job())) for job in self.jobs]
         self.is_started = True
@@ -106,6 +108,7 @@ class Retention:
 
     async def once(self) -> int:
         """Drop what is too old now; return how many texts."""
+        # Read at each run, because a reload may change it.
         days = self.controller.config.retention_days
         if days is None:
             return 0
@@ -132,6 +135,7 @@ async def load_demo(
     """
     loaded = 0
     try:
+        # Any session of anybody: a store that is in use is never given demo data.
         if await controller.store.sessions(SessionQuery(tenant=None, limit=1)):
             return 0
         for scenario in scenarios():

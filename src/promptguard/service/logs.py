@@ -32,6 +32,7 @@ class AuditLog:
         self._clock = clock
         self._on_label = on_label
         if path is not None:
+            # Found out at the start: better no service than actions without a trace.
             self._append(path, "")
 
     @contextmanager
@@ -89,6 +90,7 @@ class AuditLog:
         try:
             file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
             try:
+                # One write in append mode, so that lines of several processes do not mix.
                 os.write(file, line.encode())
             finally:
                 os.close(file)
@@ -118,6 +120,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = record.exc_info[0].__name__
             line["where"] = _where(record)
+        # Line breaks of every kind are escaped, so that nobody can forge a line.
         return json.dumps(line, ensure_ascii=True, default=str)
 
 
@@ -144,4 +147,5 @@ def _where(record: logging.LogRecord) -> list[str]:
         code = trace.tb_frame.f_code
         places.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}:{code.co_name}")
         trace = trace.tb_next
+    # The innermost calls tell the place; the outermost are the framework's.
     return places[-6:]

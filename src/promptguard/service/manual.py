@@ -78,6 +78,7 @@ class Manual:
             (name, tuple((path, _title(folder / path)) for path in _listed(paths)))
             for name, paths in groups
         )
+        # Only what is listed here is ever read, so no path of a request leads elsewhere.
         self._paths = frozenset(path for _, pages in self.groups for path, _ in pages)
         self._images = frozenset(f"images/{image.name}" for image in folder.glob("images/*.png"))
         self._rendered: dict[str, Page] = {}
@@ -116,6 +117,7 @@ def the_manual() -> Manual | None:
     """Return the manual of this installation; None where it was built without one."""
     package = Path(str(files("promptguard")))
     packed, checkout = package / "data" / "manual", package.parents[1]
+    # An installed package brings its own; a folder that lies beside it by chance does not count.
     for folder, navigation in (
         (packed, packed / "mkdocs.yml"),
         (checkout / "docs", checkout / "mkdocs.yml"),

@@ -64,6 +64,7 @@ class RequestMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an admitted request on; answer any other with an error."""
         if scope["type"] == "websocket":
+            # Browsers ask no permission before a websocket, so its origin is checked here.
             if self._local_only(scope) is not None:
                 await send({"type": "websocket.close", "code": 1008})
                 return
@@ -81,6 +82,7 @@ class RequestMiddleware:
             except HTTPException as error:
                 await self._refuse(error, answer, scope, receive)
             except Exception as error:
+                # Logged by type and place only; what the exception says may quote the request.
                 log(logging.ERROR, "request failed", error=error, route=_route(scope))
                 await self._refuse(_failed(), answer, scope, receive)
             finally:
@@ -90,12 +92,14 @@ class RequestMiddleware:
     async def _admitted(self, scope: Scope, receive: Receive, answer: _RecordedSend) -> None:
         """Serve a request in its caller's slot and lane; raises an ApiError otherwise."""
         config = self._live.current.service
+        # Before keys, slots and lanes: a full service must still answer its probes.
         if scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, answer)
             return
         self._admit(scope, config)
         call = _call_of(scope)
         limit = _limit_of(scope, config)
+        # Taken before the body is read, so that slow bodies count as requests under way.
         with self._slots.slot(call.owner, limit, config.max_connections):
             await self._served(call, scope, receive, answer, config)
 
@@ -109,6 +113,7 @@ class RequestMiddleware:
     ) -> None:
         departure = _Departure(receive=receive, answer=answer)
         body = _BoundedBody(receive=receive, config=config, call=call, departure=departure)
+        # No body will be received whose end could start the watch.
         if call.lane is Lane.HEAVY and scope["method"] == "GET":
             departure.watch()
         deadline_s = config.heavy_timeout_s if call.lane is Lane.HEAVY else None
@@ -121,6 +126,7 @@ class RequestMiddleware:
         except asyncio.CancelledError:
             if not departure.has_happened:
                 raise
+            # The status that nginx uses for it; only metrics and traces will see it.
             raise ApiError(499, "The client left.", code="client_left") from None
         finally:
             departure.stop()
@@ -144,6 +150,7 @@ class RequestMiddleware:
     async def _refuse(
         self, error: HTTPException, answer: _RecordedSend, scope: Scope, receive: Receive
     ) -> None:
+        # A status that was sent cannot be taken back.
         if not answer.has_begun:
             await error_response(error)(scope, receive, answer)
 
@@ -184,6 +191,7 @@ class _Departure:
         if self._watcher is not None:
             self._watcher.cancel()
         if self.has_happened and self._task is not None:
+            # Else timeouts and task groups around it would count the task as cancelled.
             self._task.uncancel()
 
     async def _wait(self) -> None:
@@ -222,12 +230,14 @@ class _BoundedBody:
             raise ApiError(408, "The body did not arrive in time.", code="body_too_slow") from None
         self._count(message.get("body", b""))
         self._is_whole = not message.get("more_body", False)
+        # Short turns are judged soon, and their wait for the upstream is watched by the route.
         if self._is_whole and self.call.lane is not Lane.SHORT:
             self.departure.watch()
         return message
 
     def _count(self, piece: bytes) -> None:
         self._received += len(piece)
+        # A rough count that needs no parser; brackets inside strings count as well.
         self._brackets += piece.count(b"[") + piece.count(b"{")
         if self._received > self.config.max_body_bytes:
             raise _too_large(self.config)
@@ -252,6 +262,7 @@ def computing(call: Call, lanes: LaneExecutor, child: Child | None) -> Iterator[
 
 def in_child(child: Child, call: Call, work: Callable[[], T]) -> T:
     """Return the result of `work`, computed in the child unless the request is a short one."""
+    # For a short one the way to the child and back takes longer than the work.
     if call.lane is Lane.SHORT:
         return work()
     result: T = child.run(call, work)
@@ -262,6 +273,7 @@ def _call_of(scope: Scope) -> Call:
     """Return the request as the lanes see it; without keys each connection is a caller."""
     principal = scope.get(PRINCIPAL)
     lane = Lane.HEAVY if _HEAVY.fullmatch(scope["path"]) else Lane.SHORT
+    # With its port: each connection of one machine is a caller of its own.
     peer = f"peer {scope.get('client')}"
     if not isinstance(principal, Principal):
         return Call(owner=peer, lane=lane)

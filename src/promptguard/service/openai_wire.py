@@ -165,6 +165,7 @@ class ChatWire(ChunkWire):
         assert isinstance(request, ChatRequest)
         fields = _envelope(refusal, "chat.completion.chunk")
         role = {} if refusal.begun else {"role": "assistant"}
+        # Clients append this to what they have shown, so it begins a paragraph of its own.
         text = f"\n\n{refusal.text}" if refusal.sent else refusal.text
         deltas: tuple[tuple[Mapping[str, object], str | None], ...] = (
             ({**role, "content": text}, None),
@@ -236,6 +237,7 @@ def read_message(reading: Reading, item: object, place: Place, *, is_last: bool)
     if not own and isinstance(refusal, str):
         own = [refusal]
     text = "\n".join(own)
+    # These are not divided: all of a tool's result is content, all of a prompt the developer's.
     if role in (Role.TOOL, Role.SYSTEM):
         rest = [reading.prose(part, where) for part, where in others]
         text = "\n".join(part for part in (text, *rest) if part)
@@ -258,6 +260,7 @@ def _read_rest(
         origin = f"{name_of(place)}.content<think>"
         reading.message(Role.TOOL, thinking, (*place, "content"), origin=origin)
     for name, value in item.items():
+        # It was taken for the message's own words above.
         if name in _PLAIN_FIELDS or (name == "refusal" and value == text):
             continue
         if isinstance(value, list):
@@ -287,6 +290,7 @@ def parts_in(content: object, place: Place) -> tuple[list[str], list[tuple[objec
         rest: object = fields
         if isinstance(words, str):
             own.append(words)
+            # Further fields of a text part, such as annotations, are read as content.
             rest = {key: value for key, value in fields.items() if value is not words}
         others.append((rest, where))
     return own, others

@@ -32,6 +32,7 @@ def add_reference(app: FastAPI, *, has_manual: bool) -> None:
     """Serve the reference at /docs."""
 
     async def reference(_: Request) -> HTMLResponse:
+        # Made at each visit: FastAPI keeps the description, and routes are added after this.
         html = render("api", "page", operations_of(app.openapi()), __version__, has_manual)
         return HTMLResponse(html, headers=page_headers())
 

@@ -77,6 +77,8 @@ class ReplyJudge:
         In detect mode that is only counted and logged.
         """
         is_short = sum(map(len, pieces.values())) <= SHORT_CHARS
+        # With a prompt to protect even a short piece is compared with all of it, which takes
+        # longer.
         if is_short and not self._admission.system:
             bad = self._judge(pieces)
         else:
@@ -108,6 +110,7 @@ class ReplyJudge:
     def _watch(self) -> ReplyWatch:
         judge, admission = self._recorder.controller.judge, self._admission
         reached = judge.weights.modes.mode_for(admission.result.verdict.turn_risk)
+        # The turn itself may be worse than what the session has shown before it.
         mode = max(admission.result.state.mode, reached)
         protected = protected_in(admission.system, spoken=admission.spoken)
         return ReplyWatch(judge.instinct, mode, protected=protected)
@@ -155,6 +158,7 @@ class HoldBack:
         """Add an event, given as it came and as it was read."""
         text = ""
         for choice in completion.choices:
+            # Each choice by itself: mixed together, neither would read as what it says.
             self._unjudged.setdefault(choice.index, []).append(choice.shown)
             self._length += len(choice.shown)
             if choice.index == 0:

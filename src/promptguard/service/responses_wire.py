@@ -155,12 +155,14 @@ class ResponsesWire:
         """
         del request
         message = _message(refusal.text)
+        # The last event repeats the whole answer, so it must hold what the client has got already.
         whole = self._response(refusal, [*(i.closed() for i in self._sent.values()), message])
         if not refusal.begun:
             begun = {**whole, "status": "in_progress", "output": []}
             yield self._named("response.created", response=begun)
             yield self._named("response.in_progress", response=begun)
         for index, item in self._sent.items():
+            # OpenAI's client checks that every item it was shown is finished.
             if item.is_open:
                 closed = item.closed()
                 yield self._named("response.output_item.done", output_index=index, item=closed)
@@ -186,6 +188,7 @@ class ResponsesWire:
         """Return one event as it came; notes what the client has got."""
         body = parsed(data) or {}
         number, index = body.get("sequence_number"), body.get("output_index")
+        # Our own events go on counting where the upstream's stopped.
         self._sequence = number if isinstance(number, int) else self._sequence + 1
         kind = string(body.get("type"))
         if isinstance(index, int):
@@ -260,6 +263,7 @@ class ResponsesReader:
             return self._beside(kind, body)
         self._shown_chars += len(delta)
         is_answer = kind in _ANSWERING
+        # Two messages of one response must not be read as one word at the seam.
         gap = "\n" if is_answer and self._is_next_item(body) else ""
         text = gap + delta if is_answer else ""
         return AnswerPart(choices=(ChoiceText(index=0, text=text, shown=gap + delta),))
@@ -279,6 +283,7 @@ class ResponsesReader:
 
     def _ended(self, response: Mapping[str, object]) -> AnswerPart:
         whole = _completion(response)
+        # An upstream may send no deltas at all; then the last event brings the whole answer.
         repeated = sum(len(choice.shown) for choice in whole.choices) <= self._shown_chars
         return AnswerPart(choices=() if repeated else whole.choices, is_last=True)
 
@@ -342,6 +347,7 @@ def _read_items(reading: Reading, items: Sequence[object]) -> None:
         if kind != "message" and not kind.endswith(("_output", "_response")):
             made.append((item, place))
             continue
+        # A last answer is a prefill, before which everything else must have been read.
         if made and (not is_answer or is_last):
             _read_made(reading, made)
         if kind == "message":

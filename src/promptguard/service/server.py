@@ -67,6 +67,7 @@ class IdleTimeoutProtocol(H11Protocol):
 
     def _check_idle(self) -> None:
         """Close the connection where two checks in a row found no request under way."""
+        # A websocket has taken the connection over; uvicorn watches those itself.
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             return
         # Another cycle than at the last check means that a request came in between.
@@ -93,6 +94,7 @@ class GuardServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, handle SIGHUP as a reload, and report the port."""
         await super().startup(sockets=sockets)
+        # The application failed to start, so there is no socket to tell of.
         if self.should_exit:
             return
         reload_signal = getattr(signal, "SIGHUP", None)
@@ -105,6 +107,7 @@ class GuardServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Report not ready at once, then finish what is under way."""
+        # Before uvicorn stops: a load balancer must see it while connections are still accepted.
         self._service.lifecycle.stop()
         super().handle_exit(sig, frame)
 
@@ -136,6 +139,7 @@ def open_server(service: Service, on_ready: Callable[[int], None]) -> GuardServe
         log_config=None,
         access_log=False,
         server_header=False,
+        # A forwarded address is what the sender says; who is local is decided by the peer alone.
         proxy_headers=False,
         lifespan="on",
     )

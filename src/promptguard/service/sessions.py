@@ -35,7 +35,9 @@ MAX_ALIKE = 64
 DISTINCTIVE_CHARS = 120
 # So many turns of one session may wait for each other.
 MAX_WAITING = 256
+# Bounds the work for a conversation of thousands of messages that is not known here.
 _MAX_STEPS_BACK = 64
+# Each candidate costs the reading of a whole transcript.
 _MAX_CANDIDATES = 20
 _INITIAL = {Role.USER: "u", Role.TOOL: "t", Role.ASSISTANT: "a", Role.SYSTEM: "s"}
 _KEY_MARK = re.compile("k-[0-9a-f]{16}:")
@@ -76,6 +78,7 @@ def given_session_id(
     for place in places:
         kind, _, name = place.partition(":")
         value = headers.get(name.lower()) if kind == "header" else _field(body, name)
+        # Clients send numbers as ids; a bool is an int in Python and no id.
         if isinstance(value, int) and not isinstance(value, bool):
             value = str(value)
         if isinstance(value, str) and value.strip():
@@ -90,12 +93,14 @@ def view_of(messages: Sequence[ComparableMessage]) -> bytes:
             (_INITIAL[item.role] + item.digest).encode(), digest_size=DIGEST_BYTES
         ).digest()
         for item in messages
+        # What is empty is not compared: nothing tells one such message from another.
         if item.content
     )
 
 
 def chain_of(owner: Owner, view: bytes) -> bytes:
     """Return the name of a conversation up to here, different for every owner."""
+    # Parted by NUL, which the names of tenants and keys cannot hold.
     who = "\0".join((owner.tenant, owner.principal.name, owner.caller_key, owner.end_user))
     key = hashlib.sha256(who.encode("utf-8", "replace")).digest()
     return hashlib.blake2b(view, key=key, digest_size=16).digest()
@@ -134,6 +139,7 @@ class SessionIndex:
         """
         if is_chained:
             self.record_end(chain_of(owner, seen.view), key.session_id)
+        # An outdated view would be no proof, so it goes where the new one is too long.
         if len(seen.view) > MAX_VIEW_BYTES:
             self._views.pop(key, None)
             return
@@ -221,6 +227,7 @@ class SessionQueues:
         finally:
             queue.users -= 1
             if not queue.users:
+                # Removed with its last user, or the dict would grow by every session ever seen.
                 del self._queues[key]
 
     def __len__(self) -> int:
@@ -270,6 +277,7 @@ class SessionFinder:
         if not view:
             # Requests without any text are all alike, so nothing tells their sessions.
             return _Match(session_id=_new_id(owner, messages))
+        # A retry is word for word the same, so it goes before any longer beginning.
         unanswered = self._index.claim_unanswered(chain_of(owner, view))
         if unanswered is not None:
             return _Match(session_id=unanswered)
@@ -279,8 +287,11 @@ class SessionFinder:
             if current is not None:
                 return _Match(session_id=current, chain=chain)
         history, _ = split_new(messages)
+        # A first message alone ("hi") proves nothing: it begins a session.
         if not history:
             return _Match(session_id=_new_id(owner, messages))
+        # Another user of the key may have gone the same way so far; a session is shared only on
+        # proof.
         known = self._index.passed(_prefixes(owner, view, len(history), _distinctive(history)))
         if known is not None:
             return _Match(session_id=known)
@@ -310,6 +321,7 @@ def _new_id(owner: Owner, messages: Sequence[ComparableMessage]) -> str:
 def _id_prefix(owner: Owner, messages: Sequence[ComparableMessage]) -> str:
     """Return what the ids of all conversations with this beginning have in common."""
     opening = []
+    # The id is made with the first request, which has no answer yet; later ones must lead to it.
     for item in messages:
         if item.role is Role.ASSISTANT:
             break

@@ -77,6 +77,7 @@ class Reloader:
         self._telemetry = telemetry
         self._audit = audit
         self._overlay = overlay
+        # Two reloads at once could leave the judge of one with the keys of the other.
         self._lock = asyncio.Lock()
 
     async def reload(self) -> bool:
@@ -84,6 +85,7 @@ class Reloader:
         async with self._lock:
             try:
                 with self._audit.action("operator", "reload", "settings"):
+                    # Rules are compiled and a turn is judged meanwhile; the event loop must go on.
                     await asyncio.to_thread(self._read_and_put)
             except PromptGuardError as error:
                 log(logging.ERROR, "reload refused", reason=_public_reason(error))
@@ -96,6 +98,7 @@ class Reloader:
     async def reapply(self) -> None:
         """Put the written settings in force with what the overlay says now; raises ConfigError."""
         async with self._lock:
+            # The rules did not change, and to compile them again takes most of a second.
             rules = self._controller.judge.instinct
             await asyncio.to_thread(self._put, self._live.written, rules)
 
@@ -104,6 +107,7 @@ class Reloader:
 
     def _put(self, written: Settings, rules: FrozenInstinct | None = None) -> None:
         new = self._overlay(written)
+        # Everything is checked and tried before anything is replaced.
         _check_fixed(self._live.current, new)
         check_host(new.service.host, new.service.keys)
         # The encoder is kept: it takes seconds to load and cannot change by a reload.
@@ -111,7 +115,8 @@ class Reloader:
             new.conversation, encoder=self._controller.judge.encoder, instinct=rules
         )
         try_out(judge)
-        # Nothing below can fail, so the new settings hold wholly or not at all.
+        # What can fail below fails before it changes anything, so the new settings hold wholly or
+        # not at all.
         self._controller.reconfigure(judge)
         self._authenticator.replace_keys(new.service.keys)
         self._live.written, self._live.current = written, new
@@ -136,6 +141,7 @@ def _check_fixed(old: Settings, new: Settings) -> None:
         for name in sorted(_FIXED_CONVERSATION)
         if getattr(old.conversation, name) != getattr(new.conversation, name)
     ]
+    # Its models and cache were opened at the start.
     fixed += ["evaluation"] if old.evaluation != new.evaluation else []
     if fixed:
         raise ConfigError(
@@ -147,5 +153,6 @@ def _check_fixed(old: Settings, new: Settings) -> None:
 def try_out(judge: TurnJudge) -> None:
     """Judge one harmless turn: loads what is loaded on first use, and raises what is broken."""
     judge.judge(SessionState(session_id="trial"), TurnInput(text="Good morning."), now=0.0)
+    # The thorough reader is asked only in doubt, so a harmless turn would not load it.
     if judge.encoder is not None:
         judge.encoder.read_messages(("Good morning.",), thorough=True)

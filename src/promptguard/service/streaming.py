@@ -45,6 +45,7 @@ class StreamedReply:
     async def events(self) -> AsyncIterator[bytes]:
         """Yield the events for the client; the answer is recorded before the last of them."""
         is_enforced = self.admission.result.is_enforced
+        # In detect mode nothing is cut, so nothing need be kept back either.
         hold = HoldBack(self.holdback_chars if is_enforced else 0)
         judge = self.recorder.judge_of(self.admission)
         reader = self.wire.event_reader()
@@ -58,6 +59,8 @@ class StreamedReply:
                         return
                     for piece in self._released(hold.release()):
                         yield piece
+                # A stream may end without its last word where the upstream broke off; that is no
+                # answer.
                 error = None if self._is_finished else self.upstream.cut_off()
             except (ApiError, ProviderError, httpx.HTTPError) as failure:
                 error = failure if isinstance(failure, ApiError) else self.upstream.cut_off()
@@ -101,7 +104,9 @@ class StreamedReply:
             yield self.wire.event(data)
 
     async def _ended(self, hold: HoldBack, error: ApiError | None) -> AsyncIterator[bytes]:
+        # What came before the upstream broke off is shown, so it is part of the transcript.
         if error is None or hold.text:
+            # Before the last event goes out: the client's next request must find the answer stored.
             await self._settle(hold.text)
         for piece in self._released(hold.release(everything=True)):
             yield piece
@@ -115,6 +120,7 @@ class StreamedReply:
         # The rest would be generated and paid for, and thrown away.
         await self.opened.aclose()
         refusal = self.recorder.refusal
+        # The transcript holds what the client has, which is what it will resend.
         shown = f"{hold.sent}\n\n" if hold.sent else ""
         await self._settle(shown + refusal)
         written = Refusal(
@@ -139,6 +145,7 @@ class StreamedReply:
             if hold.sent:
                 self.recorder.background.spawn(self.recorder.record(self.admission, hold.sent))
             else:
+                # Nothing of the answer was seen, so the turn may be sent again as it was.
                 self.recorder.intake.mark_unanswered(self.admission)
         await self.opened.aclose()
 
@@ -152,6 +159,7 @@ class EventStream(Response):
         self, events: AsyncIterator[bytes], *, headers: Mapping[str, str], client_timeout_s: float
     ) -> None:
         super().__init__(headers={"cache-control": "no-cache", **headers})
+        # Starlette sets the length of an empty body, and the length of a stream is not known.
         del self.headers["content-length"]
         self._events = events
         self._client_timeout_s = client_timeout_s
@@ -167,6 +175,7 @@ class EventStream(Response):
             for task in (pump, gone):
                 if not task.done():
                     task.cancel()
+            # Waited for, so that the upstream is closed before the request counts as over.
             await asyncio.wait((pump, gone))
         if not pump.cancelled() and (error := pump.exception()) is not None:
             raise error
@@ -178,6 +187,7 @@ class EventStream(Response):
             "headers": self.raw_headers,
         }
         async with aclosing(self._events) as events:  # type: ignore[type-var]
+            # A client that does not read is given up like one that left.
             with suppress(TimeoutError):
                 await self._sent(send, start)
                 async for piece in events:

@@ -60,6 +60,7 @@ class Tracing:
             context=propagate.extract(Headers(scope=scope)),
             kind=SpanKind.SERVER,
             attributes=attributes,
+            # Exceptions may quote what was sent, and spans leave the machine.
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -200,6 +201,7 @@ class Telemetry:
     def turn(self, result: TurnResult) -> None:
         """Count a judged turn and add its verdict to the current span."""
         self._turns.labels(action=result.verdict.action.value).inc()
+        # Without a judgement there is no score, and none must look like a safe one.
         if not is_judged(result.verdict):
             self._unjudged.inc()
             return
@@ -211,6 +213,7 @@ class Telemetry:
         """Count how the resent history compared, and log one line for the turn."""
         self._history.labels(kind=history).inc()
         level = logging.WARNING if result.is_blocked or result.verdict.fault else logging.INFO
+        # Fields are put together only where somebody reads them.
         if LOGGER.isEnabledFor(level):
             fields = {**log_fields(result), "history": history, "key": key}
             LOGGER.log(level, "turn", extra={"fields": fields})
@@ -274,13 +277,16 @@ def inject(span: Span, headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers with the trace context of `span` in place of the client's."""
     carrier: MutableMapping[str, str] = {}
     propagate.inject(carrier, context=trace.set_span_in_context(span))
+    # The client's own traceparent is replaced: the upstream's parent is our call.
     return {**headers, **carrier}
 
 
 def note_answer(span: Span, content: bytes) -> None:
     """Add to an upstream's span what its answer says of model, tokens and ends."""
+    # Parsing an answer once more is for traces alone.
     if not span.is_recording():
         return
+    # A trace must not fail over what the upstream sent; whether it is an answer is checked later.
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
         body = json.loads(content)
         usage = body.get("usage") or {}

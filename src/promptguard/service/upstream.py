@@ -78,6 +78,7 @@ class Upstream:
         passed = {name: value for name, value in given.items() if name.startswith(_PASSED_ON)}
         key_env = self._endpoint.provider.key_env
         has_key = bool(key_env and self._env.get(key_env))
+        # A key of the guard's own must never reach the upstream.
         if lends_key and not has_key:
             passed |= {name: given[name] for name in _KEY_HEADERS if name in given}
         return passed
@@ -95,6 +96,7 @@ class Upstream:
                         path,
                         body=body,
                         headers=inject(span, headers),
+                        # One tenant's failing requests must not close the upstream to the others.
                         circuit=call.tenant,
                     )
             except (ProviderError, ConfigError) as error:
@@ -168,6 +170,7 @@ class Upstream:
     def _check(self, response: httpx.Response, headers: Mapping[str, str]) -> None:
         """Raise for what the client cannot mend; a wrong key of its own it can."""
         status = response.status_code
+        # The client cannot mend a wrong key of ours, and must not learn of it.
         is_our_key = status in (401, 403) and not any(name in headers for name in _KEY_HEADERS)
         # Redirects are failures: following one could send the conversation elsewhere.
         if status >= 500 or is_our_key or 300 <= status < 400:
@@ -204,6 +207,7 @@ class _BoundedStream(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._stream:
             if self._timer() >= self._end:
+                # As an error of httpx, it ends the stream like any other break of the connection.
                 raise httpx.ReadTimeout("The answer takes too long.", request=self._request)
             yield piece
 
@@ -236,6 +240,7 @@ async def while_connected(request: Request, work: Coroutine[object, object, T]) 
         gone.cancel()
         if not task.done():
             task.cancel()
+            # Until the call has ended: its connection goes back or is closed before we answer.
             await asyncio.wait((task,))
     if task.cancelled():
         raise ApiError(499, "The client left before the answer came.", code="client_left")

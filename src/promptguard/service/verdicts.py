@@ -245,6 +245,7 @@ def span_attributes(verdict: Verdict) -> dict[str, str | float | list[str]]:
         "gen_ai.evaluation.name": "promptguard.turn_risk",
         "gen_ai.evaluation.score.value": verdict.turn_risk,
         "gen_ai.evaluation.score.label": verdict.mode.name,
+        # Names of signals alone: a reason may hold words of a rule.
         "gen_ai.evaluation.explanation": ", ".join(e.signal for e in verdict.top_evidence),
         "promptguard.accumulated_risk": verdict.accumulated_risk,
         "promptguard.action": verdict.action.value,

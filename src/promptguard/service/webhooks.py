@@ -141,6 +141,7 @@ class Webhooks:
             if event.kind not in target.config.events:
                 continue
             try:
+                # Judging must not wait for a receiver.
                 target.queue.put_nowait(event)
             except asyncio.QueueFull:
                 self._lost(target, event, "queue full")
@@ -171,6 +172,7 @@ class Webhooks:
             if 200 <= status < 300:
                 self._telemetry.webhook("delivered")
                 return
+            # A receiver that refuses will refuse again; only what may pass is tried anew.
             if status and not is_retryable(status):
                 break
             if attempt + 1 < MAX_ATTEMPTS:
@@ -180,6 +182,7 @@ class Webhooks:
     async def _attempted(self, client: httpx.AsyncClient, target: _Target, event: Event) -> int:
         """Send once; return the status, 0 where there was no answer."""
         body = json.dumps(asdict(event)).encode()
+        # Signed anew at each attempt: receivers refuse old seconds.
         at = int(self._seams.clock())
         headers = {
             "content-type": "application/json",
@@ -198,6 +201,7 @@ class Webhooks:
 
     def _lost(self, target: _Target, event: Event, reason: str) -> None:
         self._telemetry.webhook("lost")
+        # The path of a webhook may hold a secret, so only its host is logged.
         host = urlsplit(target.config.url).hostname
         log(logging.ERROR, "webhook lost", kind=event.kind, host=host, reason=reason)
 

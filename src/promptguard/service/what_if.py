@@ -154,6 +154,7 @@ class _Counts:
         self.labels.add(change.label)
         kept = self.examples[change.move]
         kept.append(change)
+        # At most a few are kept at a time, so that millions of changes take no memory.
         kept.sort(key=lambda each: -abs(each.risk_after - each.risk_before))
         del kept[EXAMPLES:]
 
@@ -264,6 +265,7 @@ class WhatIf:
         self.total = (await self._store.overview(query)).total.turns
         last = ("", 0)
         while not self.is_cancelled:
+            # By the last turn seen and not by an offset, which would be read over again each time.
             turns = await self._store.judged(
                 JudgedQuery(
                     tenant=tenant, after_session=last[0], after_turn=last[1], limit=BATCH_TURNS
@@ -272,6 +274,7 @@ class WhatIf:
             if not turns:
                 self.report = self._progress.counts.report()
                 return
+            # One call per batch: each takes its turn in the lane, and none runs into the deadline.
             async with self._calls.begin(self._principal, Lane.HEAVY):
                 self._progress = await asyncio.to_thread(
                     offloaded, _weighed, self._ours, self._other, self._progress, turns
@@ -283,10 +286,12 @@ def _weighed(
     judge: TurnJudge, other: ControllerConfig, before: _Progress, turns: Sequence[JudgedTurn]
 ) -> _Progress:
     """Return the progress with `turns` counted."""
+    # Readers and compiled rules are shared: no text is read, and rules are the same.
     opened = TurnJudge.open(other, encoder=judge.encoder, instinct=judge.instinct)
     shift = opened.priors.document - judge.priors.document
     ours = Reweigher(judge=judge, state=before.ours)
     theirs = Reweigher(judge=opened, document_shift=shift, state=before.theirs)
+    # An abandoned step must not leave half of its turns counted.
     counts = deepcopy(before.counts)
     for number, (turn, verdict) in enumerate(_readable(counts, turns)):
         if number % CHECK_TURNS == 0:
@@ -306,6 +311,7 @@ def _readable(counts: _Counts, turns: Sequence[JudgedTurn]) -> Iterator[tuple[Ju
         except DataError:
             counts.unread += 1
             continue
+        # No judge had judged it, so there are no scores to weigh.
         if verdict.fault and not verdict.evidence:
             counts.unread += 1
         else:

@@ -69,6 +69,7 @@ class GuardedRequest:
         """
         poisoned = self.poisoned(stripped) if stripped else ()
         if not notice and not poisoned:
+            # Untouched bytes: to write JSON anew could change what the model reads.
             return self.raw
         body = with_stripped(self.body, poisoned)
         assert isinstance(body, dict)
@@ -243,8 +244,10 @@ def openai_error(error: ApiError) -> dict[str, object]:
 
 def sse_event(data: str, *, name: str = "") -> bytes:
     """Return one server-sent event."""
+    # A line break inside data would end the field; each line gets a name of its own.
     lines = "".join(f"data: {line}\n" for line in data.split("\n"))
     head = f"event: {name}\n" if name else ""
+    # A model may send one half of a surrogate pair in each of two chunks.
     return f"{head}{lines}\n".encode("utf-8", "replace")
 
 

@@ -39,6 +39,7 @@ MAX_ANSWERS = 20_000
 _MAX_PLACES = 16
 _MAX_HEADER = 1000
 _NO_BREAKS = dict.fromkeys((*range(32), 127), "?")
+# It becomes part of the upstream's path: no `..`, no query, no host.
 _MODEL_NAME = re.compile(r"\w[\w:@+-]*(?:[./][\w:@+-]+)*", re.ASCII)
 
 
@@ -59,6 +60,7 @@ class KnownAnswers:
 
     def remember(self, owner: Owner, answer: str, known: KnownAnswer) -> None:
         """Remember an answer."""
+        # Kept by owner: somebody else's response id leads nowhere.
         self._answers[owner, answer] = known
         if len(self._answers) > self._limit:
             self._answers.popitem(last=False)
@@ -114,12 +116,14 @@ class Gateway:
                     provider=self.upstream.name,
                 )
             )
+            # A refusal of ours has an id that the upstream never gave.
             if known is not None and known.upstream != asked.continues:
                 asked = asked.going_on_from(known.upstream)
             turn = _Turn(wire=wire, request=request, asked=asked, admission=admission)
             try:
                 return await self._answer(turn)
             except ApiError as error:
+                # Clients learn the verdict on their turn also where the upstream failed.
                 raise error.with_headers(turn.headers) from None
         except ApiError as error:
             return JSONResponse(wire.error_body(error), error.status_code, error.headers)
@@ -195,10 +199,12 @@ class Gateway:
         if await judge.is_bad([choice.shown for choice in answer.choices]):
             return await self._cut(turn)
         await self.recorder.record(admission, answer.choices[0].text if answer.choices else "")
+        # The bytes as they came, fields unknown here included.
         return Response(response.content, headers={**headers_back(response), **turn.headers})
 
     async def _cut(self, turn: _Turn) -> Response:
         text = self.recorder.refusal
+        # What the client gets is what it will resend, so the refusal is stored as the answer.
         await self.recorder.record(turn.admission, text)
         cut = turn.cut()
         if self.live.current.service.block_style == "error":

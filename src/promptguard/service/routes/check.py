@@ -49,6 +49,7 @@ class CheckApi:
         """
         principal = permitted(request, Scope.GUARD)
         raw = await request.body()
+        # Read strictly although nothing is forwarded: the model behind may read it otherwise.
         body = await computed(read_json, raw) if raw.strip() else {}
         wire = _wire_of(request, path, body)
         if wire is None:
@@ -67,6 +68,7 @@ class CheckApi:
                 contents=asked.contents,
                 system=asked.system,
                 session_id=given_session_id(config.session_fields, request.headers, asked.body),
+                # The proxy forwards by itself, so answers are seen only when they are resent.
                 learns_replies=True,
                 operation=wire.operation,
                 model=asked.model,
@@ -88,6 +90,7 @@ def _read(wire: Wire, body: Mapping[str, object], limits: Limits) -> GuardedRequ
 def _wire_of(request: Request, path: str, body: Mapping[str, object]) -> Wire | None:
     """Return the format of a request: by the path the client asked for, else by its fields."""
     asked = next((request.headers[n] for n in _PATH_HEADERS if n in request.headers), path)
+    # Asked first: a request of Anthropic's looks like a chat, but its blocks mean other things.
     if asked.partition("?")[0].rstrip("/").endswith("/messages"):
         return MessagesWire()
     if "messages" in body:

@@ -85,6 +85,7 @@ def _headers(findings: Sequence[ContentFinding], *, is_judged: bool) -> dict[str
         "x-promptguard-risk": f"{max((f.risk for f in findings), default=0.0):.4f}",
     }
     if flagged:
+        # A header has a bound, and a request may hold thousands of texts.
         headers["x-promptguard-flagged"] = ", ".join(flagged[:16])
     if not is_judged:
         headers["x-promptguard-not-judged"] = "input"

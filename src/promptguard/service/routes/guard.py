@@ -151,6 +151,7 @@ class GuardApi:
             # The client chooses the words of its refusal, so none are expected to be resent.
             self.recorder.intake.remember(admission, admission.state)
             return turn_view(admission.result, history)
+        # The answer is the caller's to show: it is recorded as given, and `reply_is_cut` is advice.
         is_bad = await self.recorder.judge_of(admission).is_bad([reply])
         result = await self.recorder.intake.answered(admission, reply)
         return turn_view(result, history, reply_is_cut=is_bad)
@@ -163,6 +164,7 @@ def _messages_in(body: TurnRequest, limits: Limits) -> tuple[Reading, str | None
         reading.message(Role.USER, body.user_input or "", ())
     else:
         reading = read_messages(body.messages, limits)
+        # A last assistant message is the reply here; in the gateway it would be a prefill.
         if reply is None and reading.messages and _is_answer(reading.messages[-1]):
             reply = reading.messages.pop().content
     if body.system:

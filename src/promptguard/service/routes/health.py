@@ -52,6 +52,7 @@ class HealthApi:
             async with asyncio.timeout(_STORE_TIMEOUT_S):
                 await self.controller.store.check_writable()
         except (PromptGuardError, TimeoutError):
+            # The store's own words name its file or host, and probes need no key.
             return "the store cannot be written"
         return None
 

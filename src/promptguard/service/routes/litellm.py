@@ -72,6 +72,7 @@ class RecentCalls:
 
     def remember(self, caller: Principal, call_id: str, admission: Admission) -> None:
         """Remember the turn of a call."""
+        # Kept by key: a call id of another caller must not bring its turn into the judgement.
         self._calls[caller.tenant, caller.name, call_id] = admission
         if len(self._calls) > self._limit:
             self._calls.popitem(last=False)
@@ -117,12 +118,14 @@ class LitellmApi:
         if admission.result.is_blocked:
             return _blocked(admission)
         poisoned = poisoned_in((*reading.messages, *reading.contents), admission.stripped)
+        # LiteLLM has no field for this text, so what cannot be taken out is not let through.
         reply = _replaced(body, poisoned) or _blocked(admission)
         return _noticed(reply, body, poisoned, admission.result.notice)
 
     async def _response(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
         """Judge an answer, whole or so far; it is recorded when the client resends it."""
         texts = body.texts or []
+        # The arguments of a call leave the model as well as its words do.
         shown = [*texts, shown_in(body.tool_calls)]
         admission = self.calls.find(caller, body.litellm_call_id or "")
         if admission is not None:
@@ -192,6 +195,7 @@ def litellm_routes(api: LitellmApi) -> APIRouter:
 
 def _is_bad_alone(judge: TurnJudge, texts: Texts) -> bool:
     """Judge answers whose turn is not known here, as if their conversation were SAFE."""
+    # A watch for each: choices read one after the other would be one text.
     return any(ReplyWatch(judge.instinct, Mode.SAFE).feed(text) for text in texts)
 
 
@@ -228,6 +232,7 @@ def _noticed(
     notice: str,
 ) -> GuardrailReply:
     """Return the reply with a notice to the model, where there are messages to put it in."""
+    # Bare texts have no place for a notice.
     if not notice or not body.structured_messages or reply.action == "BLOCKED":
         return reply
     said = [item for item in poisoned if item.place[0] == "messages"]
@@ -241,6 +246,7 @@ def _noticed(
 def _is_part(text: str, item: ComparableMessage) -> bool:
     """Say whether one of LiteLLM's texts is this message, or one of its parts."""
     bare = ComparableMessage.of(Role.TOOL, text).content
+    # LiteLLM sends each part of a message as a text of its own.
     return bool(bare) and bare in item.content
 
 

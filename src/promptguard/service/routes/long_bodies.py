@@ -13,6 +13,7 @@ from promptguard.service.lanes import computed
 
 
 class _LongBodyRequest(Request):
+    # FastAPI reads bodies by this method, so they are read as strictly as in the gateway.
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             self._json = await computed(strict_json, await self.body())

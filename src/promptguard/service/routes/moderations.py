@@ -91,8 +91,10 @@ class ModerationsApi:
 
     def _judged(self, text: str | None) -> ModerationResult:
         if text is None:
+            # An image was not judged, which must not read as "no category applies".
             return ModerationResult(flagged=False, categories={}, category_scores={})
         judge = self.controller.judge
+        # A state that is never stored: each input is judged as if it were the first turn.
         state = SessionState(session_id="once")
         verdict, _ = offloaded(judge.judge, state, TurnInput(text=text), now=self.clock())
         scores = category_scores(verdict)

@@ -88,6 +88,7 @@ class ReplayRequest(_Body):
             given["policy"] = PolicyConfig(**self.policy.model_dump())
         if self.signals is not None:
             given["signals"] = tuple(self.signals)
+        # Built anew rather than copied, so that the given settings are validated together.
         return ControllerConfig(**{**dict(iter(config)), **given})
 
 
@@ -178,6 +179,7 @@ class SessionsApi:
             SessionQuery(
                 tenant=caller.tenant,
                 min_mode=Mode[query.min_mode],
+                # Ids are stored in their plain form; a part of one is asked for in the same.
                 contains=plain_part(query.contains),
                 limit=query.limit,
                 offset=query.offset,
@@ -192,6 +194,7 @@ class SessionsApi:
         store = self.controller.store
         entries, labels = await store.transcript(key), await store.labels(key)
         body = await computed_over(len(entries), _detail_json, state, entries, labels)
+        # Written off the event loop already; FastAPI would validate and write it once more.
         return Response(body, media_type="application/json")
 
     async def explain(self, request: Request, session_id: SessionId) -> ExplanationView:
@@ -259,6 +262,7 @@ class SessionsApi:
             _, key = await self._found(caller, session_id)
         except (ApiError, PromptGuardError) as error:
             outcome = error.code if isinstance(error, ApiError) else type(error).__name__
+            # Who tried what they may not is on record too.
             self.audit.record(caller.name, action, session_id, outcome, tenant=caller.tenant)
             raise
         return caller, key
