@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
-from promptguard.config import ControllerConfig
+from promptguard.config import ControllerConfig, PolicyConfig
 from promptguard.controller import Controller
 from promptguard.conversation import Role
 from promptguard.core.neutrosophic import Neutrosophic
@@ -19,7 +20,7 @@ from promptguard.errors import (
     StoreError,
 )
 from promptguard.protocols import SessionKey
-from promptguard.risk.ledger import risk_of
+from promptguard.risk.ledger import STRIPPED, risk_of
 from promptguard.state import ReplyKind, SessionState, TranscriptEntry
 from promptguard.stores.memory import MemoryStore
 from promptguard.testing import ManualClock, ScriptedProvider
@@ -263,6 +264,32 @@ async def test_poisoned_content_is_withheld_and_the_turn_goes_on() -> None:
     assert "Sales rose in May." in sent
     assert POISON not in sent
     assert result.state.mode is Mode.SAFE
+
+
+@pytest.mark.parametrize("action", ["strip", "block"])
+async def test_withheld_content_stays_withheld_in_later_turns(
+    action: Literal["strip", "block"],
+) -> None:
+    """The history has the note as well, whether the content's own turn went on or was refused."""
+    controller = controller_with(*["Noted."] * 3, policy=PolicyConfig(content_action=action))
+    await controller.process_turn("s", "summarise the report", contents=["Sales rose.", POISON])
+    for text in ("thank you", "what is the weather in Lisbon?"):
+        result = await controller.process_turn("s", text)
+        assert not result.is_blocked
+        provider = controller._provider
+        assert isinstance(provider, ScriptedProvider)
+        sent = [m.content for m in provider.calls[-1].messages if m.role is Role.TOOL]
+        assert sent == ["Sales rose.", STRIPPED]
+
+
+async def test_detect_mode_withholds_nothing_in_later_turns() -> None:
+    """The history goes on as it came."""
+    controller = controller_with("one", "two", mode="detect")
+    await controller.process_turn("s", "summarise the report", contents=[POISON])
+    await controller.process_turn("s", "thank you")
+    provider = controller._provider
+    assert isinstance(provider, ScriptedProvider)
+    assert POISON in [m.content for m in provider.calls[-1].messages]
 
 
 async def test_a_verdict_is_stored_and_read_in_one_form() -> None:

@@ -142,9 +142,25 @@ def test_words_without_an_answer_between_them_are_one_turn(guard: Guard) -> None
     assert guard.judge([user(ATTACK), user("Thank you.")], "s").is_blocked
 
 
-@pytest.mark.parametrize("session_id", ["s", None])
-def test_a_poisoned_result_is_withheld_for_good(guard: Guard, session_id: str | None) -> None:
+@pytest.mark.parametrize(
+    ("session_id", "settings"),
+    [
+        ("s", {}),
+        (None, {}),
+        ("s", {"store_text": "hash"}),
+        ("s", {"store_text": "off"}),
+        (None, {"store_text": "off"}),
+    ],
+)
+def test_a_poisoned_result_is_withheld_for_good(
+    session_id: str | None, settings: dict[str, Any]
+) -> None:
     """The task goes on, and whenever the list is sent again the result is named again."""
+    with Guard(ControllerConfig(**settings)) as guard:
+        check_withheld(guard, session_id)
+
+
+def check_withheld(guard: Guard, session_id: str | None) -> None:
     messages = [user(HARMLESS), *called(POISONED)]
     result = guard.judge(messages, session_id)
     assert result.action is Action.STRIP
@@ -217,6 +233,18 @@ def test_a_policy_that_blocks_contents_raises() -> None:
         with pytest.raises(Blocked):
             guard.screen(POISONED, HARMLESS)
         assert guard.judge([user(HARMLESS), *called(POISONED)]).is_blocked
+
+
+@pytest.mark.parametrize("session_id", ["s", None])
+def test_a_result_that_blocked_its_turn_is_withheld_later(session_id: str | None) -> None:
+    """The next turn passes without it."""
+    messages = [user(HARMLESS), *called(POISONED)]
+    with Guard(ControllerConfig(policy={"content_action": "block"})) as guard:
+        assert guard.judge(messages, session_id).is_blocked
+        refused = [*messages, assistant(guard.config.refusal), user(LATER)]
+        result = guard.judge(refused, session_id)
+    assert not result.is_blocked
+    assert result.withheld == (2,)
 
 
 @pytest.mark.parametrize(("wanted", "action"), [("block", Action.STRIP), ("allow", Action.ALLOW)])

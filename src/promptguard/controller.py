@@ -34,10 +34,11 @@ from promptguard.state import ReplyKind, ReplyRecord, SessionState, TranscriptEn
 from promptguard.stored_sessions import MAX_CONFLICTS, StoredSessions
 from promptguard.stores import open_store
 from promptguard.stores.rows import key_name
+from promptguard.turns.exchanges import recorded_turns
 from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.judge import TurnJudge, said_before, system_of
 from promptguard.turns.replies import reply_record
-from promptguard.turns.result import TurnResult
+from promptguard.turns.result import TurnResult, withheld_digests
 from promptguard.verdict import Action, Mode, Verdict
 
 # A further judge costs time and money; it is asked where the engine itself is in doubt.
@@ -107,14 +108,15 @@ class Controller(StoredSessions):
         provider = self._model()
         if result.is_blocked or provider is None:
             return result
-        completion = await provider.complete(await self._prompt(result))
+        completion = await provider.complete(await self._prompt(result, turn))
         return await self.record_reply(result, completion.text, now=now)
 
     async def stream_turn(
         self, session_id: str | UUID, user_input: str, *, tenant: str = "default"
     ) -> AsyncIterator[str | TurnResult]:
         """Like `process_turn`, yielding the answer in pieces and the TurnResult last."""
-        result = await self.judge_turn(session_id, self._input(user_input), tenant=tenant)
+        turn = self._input(user_input)
+        result = await self.judge_turn(session_id, turn, tenant=tenant)
         provider = self._model()
         if result.is_blocked or provider is None:
             if result.reply:
@@ -122,7 +124,7 @@ class Controller(StoredSessions):
             yield result
             return
         pieces = []
-        async for piece in provider.stream(await self._prompt(result)):
+        async for piece in provider.stream(await self._prompt(result, turn)):
             pieces.append(piece)
             yield piece
         yield await self.record_reply(result, "".join(pieces))
@@ -369,8 +371,8 @@ class Controller(StoredSessions):
             self._provider = open_provider(self.config.model, self.config.endpoint)
         return self._provider
 
-    async def _prompt(self, result: TurnResult) -> list[Message]:
-        """Return the full history for the model, hardened where the policy says so."""
+    async def _prompt(self, result: TurnResult, turn: TurnInput) -> list[Message]:
+        """Return what is kept of the history and this turn, hardened where the policy says so."""
         messages = []
         if self.config.system_prompt:
             messages.append(Message(role=Role.SYSTEM, content=self.config.system_prompt))
@@ -378,21 +380,35 @@ class Controller(StoredSessions):
             messages.append(Message(role=Role.SYSTEM, content=result.notice))
         key = SessionKey(session_id=result.state.session_id, tenant=result.state.tenant)
         stored = await self.store.transcript(key)
+        earlier = [entry for entry in stored if entry.turn < result.verdict.turn]
+        withheld = withheld_digests([c.text for c in turn.contents], result.verdict).union(
+            *(recorded.withheld for recorded in recorded_turns(earlier))
+        )
         if all(entry.content is not None for entry in stored):
-            withheld = _withheld(result)
-            said = [
-                Message(
-                    role=e.role, content=STRIPPED if e.position in withheld else e.content or ""
-                )
-                for e in stored
-            ]
+            said = [*_kept_messages(earlier), *_messages(turn)]
         else:
             said = said_before(result.state)
+        if result.is_enforced:
+            said = [_seen_by_model(message, withheld) for message in said]
         return [*messages, *said]
 
 
-def _withheld(result: TurnResult) -> frozenset[int]:
-    """Return the positions of the contents of this turn that the model must not see."""
-    # This turn passed, so no refusal follows its contents: they are the last entries.
-    first = result.state.message_count - len(result.verdict.content)
-    return frozenset(first + index for index in result.stripped)
+def _kept_messages(stored: Sequence[TranscriptEntry]) -> list[Message]:
+    """Return the turns whose text is kept whole: an answer without its question misleads."""
+    gone = {entry.turn for entry in stored if entry.content is None}
+    return [
+        Message(role=entry.role, content=entry.content or "")
+        for entry in stored
+        if entry.turn not in gone
+    ]
+
+
+def _messages(turn: TurnInput) -> list[Message]:
+    contents = (Message(role=Role.TOOL, content=content.text) for content in turn.contents)
+    return [Message(role=Role.USER, content=turn.text), *contents]
+
+
+def _seen_by_model(message: Message, withheld: frozenset[str]) -> Message:
+    if message.role is Role.TOOL and content_hash(message.content) in withheld:
+        return replace(message, content=STRIPPED)
+    return message

@@ -33,7 +33,7 @@ from promptguard.turns.exchanges import (
 from promptguard.turns.input import Content
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.replies import ReplyVerdict, judge_reply, protected_in, reply_record
-from promptguard.turns.result import TurnResult
+from promptguard.turns.result import TurnResult, withheld_digests
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, ContentFinding, Mode, Verdict
 
@@ -190,7 +190,9 @@ class AsyncGuard:
         stored = recorded_turns(await store.transcript(key))
         state = await store.load(key)
         new = unseen(exchanges, stored)
-        stripped = frozenset(content for turn in stored for content in turn.stripped)
+        stripped = frozenset(content for turn in stored for content in turn.withheld)
+        if any(not turn.digest for turn in stored):
+            stripped |= await self._judged_again(exchanges[:-1])
         result = None
         if state is not None and stored:
             seen = exchanges[: len(exchanges) - len(new)]
@@ -199,11 +201,20 @@ class AsyncGuard:
             result = self._repeated(state, stored[-1].verdict)
         for exchange in new:
             result = await self._controller.judge_turn(session_id, exchange.turn(system))
-            stripped |= _stripped(exchange, result)
+            stripped |= withheld_digests(exchange.contents, result.verdict)
             if exchange.reply and not result.is_blocked:
                 await self._controller.record_reply(result, exchange.reply)
         assert result is not None  # without a stored turn every exchange is new
         return _Judged(result=result, stripped=stripped)
+
+    async def _judged_again(self, exchanges: Sequence[Exchange]) -> frozenset[str]:
+        """Return the digests of resent contents that are withheld, where the store keeps none."""
+        findings = [
+            (text, await self.judge_content(text, exchange.text))
+            for exchange in exchanges
+            for text in exchange.contents
+        ]
+        return frozenset(content_hash(text) for text, finding in findings if finding.is_withheld)
 
     async def _judge_whole(self, exchanges: Sequence[Exchange], system: str) -> _Judged:
         """Judge a conversation that has no name; its longest known beginning is not judged again.
@@ -221,8 +232,10 @@ class AsyncGuard:
                 exchanges[index].turn(system),
                 now=exchanges[index].timestamp or state.updated + SECONDS_BETWEEN_TURNS,
             )
-            stripped = judged.stripped if judged else frozenset()
-            judged = _Judged(result=result, stripped=stripped | _stripped(exchanges[index], result))
+            stripped = withheld_digests(exchanges[index].contents, result.verdict)
+            judged = _Judged(
+                result=result, stripped=stripped | (judged.stripped if judged else frozenset())
+            )
             if not result.verdict.fault:
                 self._remember(names[index], judged)
         assert judged is not None  # there is always one exchange
@@ -380,10 +393,6 @@ def _read(messages: str | Sequence[object]) -> tuple[Message, ...]:
 
 def _spoken(state: SessionState | None) -> str:
     return "\n".join(record.excerpt for record in state.recent) if state is not None else ""
-
-
-def _stripped(exchange: Exchange, result: TurnResult) -> frozenset[str]:
-    return frozenset(content_hash(exchange.contents[index]) for index in result.stripped)
 
 
 def _fresh(name: bytes) -> SessionState:

@@ -102,6 +102,11 @@ class ContentFinding:
     end: int = 0
     is_truncated: bool = False
 
+    @property
+    def is_withheld(self) -> bool:
+        """Whether no model may see the content, in its own turn or in a later one."""
+        return self.action in (Action.STRIP, Action.BLOCK)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:

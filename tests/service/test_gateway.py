@@ -142,6 +142,36 @@ async def test_a_poisoned_tool_result_is_replaced_and_the_task_goes_on(guarded) 
     assert (state.turn_count, state.history_rewrites, state.profile.blocked) == (3, 0, 0)
 
 
+async def test_a_tool_result_that_blocked_its_turn_is_withheld_later(guarded) -> None:
+    """The next turn passes, with a note where the client resends the result."""
+    guard = await guarded(conversation={"policy": {"content_action": "block"}})
+    asked = ("Summarise the page", assistant(None, tool_calls=[CALL]))
+    result = {"role": "tool", "tool_call_id": "c1", "content": PAGE}
+    guard.upstream.answers(asked[1], "You are welcome.")
+    await guard.chat(asked[0])
+    blocked = await guard.chat(*asked, result)
+    assert blocked.headers["x-promptguard-action"] == "block"
+    refusal = blocked.json()["choices"][0]["message"]["content"]
+    later = await guard.chat(*asked, result, assistant(refusal), "thank you")
+    assert later.headers["x-promptguard-action"] in ("allow", "annotate", "steer")
+    assert [m["content"] for m in guard.upstream.requests[-1]["messages"][2:3]] == [STRIPPED]
+
+
+async def test_what_was_withheld_long_ago_stays_so(guarded, monkeypatch) -> None:
+    """Also where the part of the transcript that is compared begins in the midst of its turn."""
+    monkeypatch.setattr("promptguard.service.intake._TAIL", 2)
+    monkeypatch.setattr("promptguard.service.intake._TAIL_PER_MESSAGE", 0)
+    guard = await guarded()
+    headers = {"x-session-id": "s1"}
+    result = {"role": "tool", "tool_call_id": "c1", "content": PAGE}
+    guard.upstream.answers("Part of it was withheld.")
+    await guard.chat("Summarise the page", result, headers=headers)
+    # Of the stored question, result and answer the last two are compared.
+    answer = assistant("Part of it was withheld.")
+    await guard.chat(result, answer, "thank you", headers=headers)
+    assert guard.upstream.requests[-1]["messages"][0]["content"] == STRIPPED
+
+
 async def test_every_tool_result_is_read(guarded) -> None:
     """The twelfth as well as the first, and only the poisoned one is replaced."""
     guard = await guarded()

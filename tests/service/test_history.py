@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from stored_values import make_entry
 
 from promptguard.conversation import ComparableMessage, Role, content_hash
-from promptguard.service.history import HistoryKind, compare, split_new
+from promptguard.service.history import HistoryKind, compare, split_new, whole_turns
 from promptguard.state import TranscriptEntry
 from promptguard.verdict import Action, ContentFinding, Verdict
 
@@ -187,6 +187,15 @@ def test_fields_beside_the_messages_are_no_history() -> None:
         entries = stored(("u:A", "a:R1"))
         with_content(entries, origin, Action.ALLOW)
         assert compare(said("u:A", "a:R1", "u:Q", "a:R", "u:B"), entries).kind == kind
+
+
+def test_the_end_of_a_transcript_begins_with_a_whole_turn() -> None:
+    """Of a turn that is cut in two nobody could say what was stripped."""
+    entries = stored(("u:A", "a:R1"))
+    with_content(entries, "tool", Action.STRIP)
+    assert list(whole_turns(entries[-3:])) == entries[-3:]
+    assert not whole_turns(entries[-2:])
+    assert not whole_turns(())
 
 
 def test_what_was_stripped_is_remembered() -> None:

@@ -35,7 +35,7 @@ def seen(*texts: str, is_answered: bool = True) -> tuple[RecordedTurn, ...]:
             digest=Exchange(text=text).digest,
             is_answered=is_answered,
             verdict=None,
-            stripped=frozenset(),
+            withheld=frozenset(),
         )
         for text in texts
     )
@@ -118,7 +118,7 @@ def test_a_list_that_does_not_fit_is_new_where_it_is_unknown() -> None:
 
 def test_where_no_hashes_are_kept_only_the_last_is_new() -> None:
     """Nothing tells whether the others were judged."""
-    forgotten = (RecordedTurn(digest="", is_answered=True, verdict=None, stripped=frozenset()),)
+    forgotten = (RecordedTurn(digest="", is_answered=True, verdict=None, withheld=frozenset()),)
     assert texts_of(unseen(talk("a", "b"), forgotten)) == ["b"]
 
 
@@ -135,8 +135,8 @@ def test_stored_turns_are_recognised_by_their_hashes() -> None:
     first, second = recorded_turns(entries)
     assert first.digest == Exchange(text="hello", contents=("poison",)).digest
     assert (first.is_answered, first.verdict) == (True, verdict)
-    assert first.stripped == {content_hash("poison")}
-    assert (second.is_answered, second.verdict, second.stripped) == (False, None, frozenset())
+    assert first.withheld == {content_hash("poison")}
+    assert (second.is_answered, second.verdict, second.withheld) == (False, None, frozenset())
 
 
 def _entry(position: int, turn: int, role: Role, text: str, verdict: str = "") -> TranscriptEntry:

@@ -16,7 +16,7 @@ from promptguard.conversation import ComparableMessage, Role, content_hash
 from promptguard.service.verdicts import contents_of, is_stored_block
 from promptguard.state import TranscriptEntry
 from promptguard.turns.input import Content, Step, TurnInput
-from promptguard.verdict import Action, ContentFinding
+from promptguard.verdict import ContentFinding
 
 _EMPTY = content_hash("")
 # Origins of contents that are messages, or fields of messages.
@@ -145,8 +145,18 @@ def stripped_in(stored: Sequence[TranscriptEntry]) -> frozenset[str]:
     return frozenset(
         entry.content_hash
         for entry, finding in _with_findings(stored)
-        if finding is not None and finding.action is Action.STRIP and entry.content_hash
+        if finding is not None and finding.is_withheld and entry.content_hash
     )
+
+
+def whole_turns(tail: Sequence[TranscriptEntry]) -> Sequence[TranscriptEntry]:
+    """Return the end of a transcript without the turn that it begins in the middle of.
+
+    What was found of that turn's contents stands with its first entry, which is not there.
+    """
+    if not tail or tail[0].verdict:
+        return tail
+    return [entry for entry in tail if entry.turn != tail[0].turn]
 
 
 def _with_findings(

@@ -14,7 +14,7 @@ from functools import partial
 
 from promptguard.config import ServiceConfig
 from promptguard.controller import Controller
-from promptguard.conversation import ComparableMessage, Role, content_hash
+from promptguard.conversation import ComparableMessage, Role
 from promptguard.errors import StoreError, VersionConflict
 from promptguard.protocols import ClientHints, SessionKey
 from promptguard.service.errors import ApiError
@@ -25,6 +25,7 @@ from promptguard.service.history import (
     content_of,
     split_new,
     steps_in,
+    whole_turns,
 )
 from promptguard.service.lanes import JudgingSlots, judging_slots
 from promptguard.service.sessions import (
@@ -44,7 +45,7 @@ from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stored_sessions import MAX_CONFLICTS
 from promptguard.turns.contents import HarmlessContents
 from promptguard.turns.input import TurnInput
-from promptguard.turns.result import TurnResult
+from promptguard.turns.result import TurnResult, withheld_digests
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, Verdict
 
@@ -246,10 +247,10 @@ class Intake:
         store = self._controller.store
         count = _TAIL + _TAIL_PER_MESSAGE * len(incoming.messages)
         if state.message_count > count:
-            stored = await store.tail(key, count)
+            stored = whole_turns(await store.tail(key, count))
             comparison = await self._against(stored, incoming)
             # What seems new or missing may stand before this end; then the whole is read.
-            if not (comparison.kind.is_rewriting or comparison.unseen):
+            if stored and not (comparison.kind.is_rewriting or comparison.unseen):
                 return stored, comparison
         stored = await store.transcript(key)
         return stored, await self._against(stored, incoming)
@@ -273,7 +274,7 @@ class Intake:
         judge = partial(self._controller.judge_turn, key.session_id, tenant=key.tenant)
         now = self._clock()
         is_first = comparison.kind is HistoryKind.FIRST
-        stripped: set[str] = set()
+        stripped: frozenset[str] = frozenset()
         for at, step in enumerate(earlier):
             # An imported past gets times before now: as one burst it would look like an attack.
             back_s = SECONDS_BETWEEN_TURNS * (len(earlier) - at) if is_first else 0.0
@@ -295,7 +296,7 @@ class Intake:
         self._telemetry.turn(result)
         if beside:
             self._harmless.learn(key.tenant, beside, result.verdict)
-        return result, frozenset(stripped | _stripped(result, turn))
+        return result, stripped | _stripped(result, turn)
 
     async def _repeated(
         self, key: SessionKey, state: SessionState, contents: Sequence[ComparableMessage]
@@ -350,9 +351,8 @@ def _admission(
     )
 
 
-def _stripped(result: TurnResult, turn: TurnInput) -> set[str]:
-    found = result.stripped if turn.contents else ()
-    return {content_hash(turn.contents[index].text) for index in found}
+def _stripped(result: TurnResult, turn: TurnInput) -> frozenset[str]:
+    return withheld_digests([content.text for content in turn.contents], result.verdict)
 
 
 def _added(incoming: Incoming, known: bytes) -> tuple[ComparableMessage, ...]:

@@ -12,7 +12,7 @@ from promptguard.errors import InputError
 from promptguard.risk.ledger import STRIPPED
 from promptguard.state import TranscriptEntry
 from promptguard.turns.input import Content, TurnInput
-from promptguard.verdict import Action, Verdict
+from promptguard.verdict import Verdict
 
 T = TypeVar("T")
 
@@ -44,12 +44,12 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedTurn:
-    """A recorded turn: its digest, whether it has an answer, and its verdict."""
+    """A recorded turn: its digest, whether it has an answer, its verdict, what it withheld."""
 
     digest: str
     is_answered: bool
     verdict: Verdict | None
-    stripped: frozenset[str]
+    withheld: frozenset[str]
 
 
 def exchanges_of(messages: Sequence[Message]) -> tuple[Exchange, ...]:
@@ -177,10 +177,8 @@ def _stored(entries: Sequence[TranscriptEntry]) -> RecordedTurn:
         digest=_digest(hashes) if all(hashes) else "",
         is_answered=any(e.role is Role.ASSISTANT for e in entries),
         verdict=verdict,
-        stripped=frozenset(
-            contents[f.index]
-            for f in findings
-            if f.action is Action.STRIP and f.index < len(contents)
+        withheld=frozenset(
+            contents[f.index] for f in findings if f.is_withheld and f.index < len(contents)
         ),
     )
 

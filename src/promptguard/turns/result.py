@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -85,6 +86,11 @@ class TurnResult:
         if self.is_blocked:
             raise Blocked("The turn was blocked; `verdict` says why.", self.verdict)
         return self
+
+
+def withheld_digests(contents: Sequence[str], verdict: Verdict) -> frozenset[str]:
+    """Return the digests of the contents of a turn that no model may see, now or later."""
+    return frozenset(content_hash(contents[f.index]) for f in verdict.content if f.is_withheld)
 
 
 def remember(
