@@ -206,6 +206,33 @@ async def test_text_is_not_stored_when_told_so() -> None:
     assert all(turn.excerpt == "" for turn in state.recent)
 
 
+@pytest.mark.parametrize("store_text", ["hash", "off"])
+async def test_the_model_is_asked_with_words_that_are_not_stored(store_text: str) -> None:
+    """The turn's own words and contents reach it whole; earlier ones are gone."""
+    controller = controller_with("one", "two", store_text=store_text)
+    question = "Which of these is longer? " + "word " * 600
+    await controller.process_turn("s", "hello")
+    await controller.process_turn("s", question, contents=["A clean page.", POISON])
+    provider = controller._provider
+    assert isinstance(provider, ScriptedProvider)
+    first, second = ([m.content for m in call.messages] for call in provider.calls)
+    assert first == ["hello"]
+    assert second == [question, "A clean page.", STRIPPED]
+
+
+async def test_the_model_is_asked_with_what_retention_left() -> None:
+    """A turn whose text was dropped is left out whole; later ones are sent."""
+    controller = controller_with("one", "two", "three")
+    await controller.process_turn("s", "an old question", now=100.0)
+    await controller.process_turn("s", "a newer question", now=200.0)
+    await controller.store.redact(before=150.0)
+    await controller.process_turn("s", "the newest question", now=300.0)
+    provider = controller._provider
+    assert isinstance(provider, ScriptedProvider)
+    sent = [m.content for m in provider.calls[-1].messages]
+    assert sent == ["a newer question", "two", "the newest question"]
+
+
 @pytest.mark.parametrize("text", ["", " ", "\x00\x01", "\ud800", "🙂" * 50, "a" * 200_000])
 async def test_odd_messages_are_judged(text: str) -> None:
     """Empty, binary, broken and long messages get a verdict."""

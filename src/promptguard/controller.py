@@ -384,10 +384,8 @@ class Controller(StoredSessions):
         withheld = withheld_digests([c.text for c in turn.contents], result.verdict).union(
             *(recorded.withheld for recorded in recorded_turns(earlier))
         )
-        if all(entry.content is not None for entry in stored):
-            said = [*_kept_messages(earlier), *_messages(turn)]
-        else:
-            said = said_before(result.state)
+        # This turn's words are at hand; the store may keep none of them.
+        said = [*_kept_messages(earlier), *_messages(turn)]
         if result.is_enforced:
             said = [_seen_by_model(message, withheld) for message in said]
         return [*messages, *said]
