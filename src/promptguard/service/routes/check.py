@@ -19,6 +19,8 @@ from promptguard.service.lanes import computed
 from promptguard.service.openai_wire import ChatWire
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.responses_wire import ResponsesWire
+from promptguard.service.routes.embeddings import PATH as EMBEDDINGS
+from promptguard.service.routes.embeddings import judged_texts
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.settings import LiveSettings
 from promptguard.service.verdicts import verdict_headers
@@ -31,8 +33,6 @@ _BODY: dict[str, object] = {
     "content": {"application/json": {"schema": {"type": "object"}}},
 }
 _METHODS = ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
-# Where proxies tell the path that the client asked for.
-_PATH_HEADERS = ("x-envoy-original-path", "x-original-uri", "x-forwarded-uri")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +45,24 @@ class CheckApi:
     async def check(self, request: Request, path: str = "") -> Response:
         """Answer 200 where a request may pass and 403 where not; no body, or none of ours, passes.
 
-        A proxy cannot take a poisoned content out of a request, so that is a 403 as well.
+        A proxy cannot take a poisoned content out of a request, so that is a 403 as well. `path`
+        is what the proxy appends. No header can name it: clients send headers as they like.
         """
         principal = permitted(request, Scope.GUARD)
         raw = await request.body()
         # Read strictly although nothing is forwarded: the model behind may read it otherwise.
         body = await computed(read_json, raw) if raw.strip() else {}
-        wire = _wire_of(request, path, body)
-        if wire is None:
-            return Response(headers={"x-promptguard-judged": "false"})
         config = self.live.current.service
         limits = Limits(
             max_messages=config.max_messages,
             max_chars=self.recorder.controller.config.max_chars,
         )
+        if _ends_with(path, EMBEDDINGS) and "input" in body:
+            embedded = await judged_texts(body, limits, self.recorder.controller)
+            return self._answer(embedded.headers, is_denied=embedded.is_blocked, param="input")
+        wire = _wire_of(path, body)
+        if wire is None:
+            return Response(headers={"x-promptguard-judged": "false"})
         asked = await computed(_read, wire, body, limits)
         intake = self.recorder.intake
         admission = await intake.admit(
@@ -75,10 +79,16 @@ class CheckApi:
             )
         )
         intake.remember(admission, admission.state)
-        headers = verdict_headers(admission.result)
-        if not admission.result.is_blocked and not admission.stripped:
+        is_denied = admission.result.is_blocked or bool(admission.stripped)
+        return self._answer(verdict_headers(admission.result), is_denied=is_denied)
+
+    def _answer(
+        self, headers: Mapping[str, str], *, is_denied: bool, param: str = "messages"
+    ) -> Response:
+        if not is_denied:
             return Response(headers=headers)
-        denied = error_body(403, self.recorder.refusal, code=config.block_code, param="messages")
+        code = self.live.current.service.block_code
+        denied = error_body(403, self.recorder.refusal, code=code, param=param)
         return JSONResponse(denied, 403, headers)
 
 
@@ -87,18 +97,20 @@ def _read(wire: Wire, body: Mapping[str, object], limits: Limits) -> GuardedRequ
     return wire.read_request(json.dumps({"model": _ANY_MODEL, **body}).encode(), limits)
 
 
-def _wire_of(request: Request, path: str, body: Mapping[str, object]) -> Wire | None:
-    """Return the format of a request: by the path the client asked for, else by its fields."""
-    asked = next((request.headers[n] for n in _PATH_HEADERS if n in request.headers), path)
+def _ends_with(path: str, name: str) -> bool:
+    return f"/{path}".rstrip("/").endswith(name)
+
+
+def _wire_of(path: str, body: Mapping[str, object]) -> Wire | None:
+    """Return the format of a request: by the path that the proxy appends, else by its fields."""
     # Asked first: a request of Anthropic's looks like a chat, but its blocks mean other things.
-    if asked.partition("?")[0].rstrip("/").endswith("/messages"):
+    if _ends_with(path, MessagesWire.path):
         return MessagesWire()
     if "messages" in body:
         return ChatWire()
     if "prompt" in body and "input" not in body:
         return CompletionsWire()
-    is_embedding = asked.partition("?")[0].rstrip("/").endswith("/embeddings")
-    return ResponsesWire() if "input" in body and not is_embedding else None
+    return ResponsesWire() if "input" in body else None
 
 
 def check_routes(api: CheckApi) -> APIRouter:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
 from promptguard.computations import offloaded
+from promptguard.controller import Controller
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.body import Limits, check_count, invalid, read_json
 from promptguard.service.errors import ApiError, error_responses
@@ -36,13 +37,11 @@ class EmbeddingsApi:
         """
         permitted(request, Scope.GUARD)
         raw = await request.body()
-        contents, is_judged = await computed(
-            _contents, raw, self.gateway.limits(self.gateway.live.current.service)
-        )
         controller = self.gateway.recorder.controller
-        findings = await asyncio.to_thread(offloaded, _judged, controller.judge, contents)
-        headers = _headers(findings, is_judged=is_judged)
-        if controller.config.mode == "enforce" and headers[_ACTION] == Action.BLOCK:
+        limits = self.gateway.limits(self.gateway.live.current.service)
+        embedded = await judged_texts(await computed(read_json, raw), limits, controller)
+        headers = embedded.headers
+        if embedded.is_blocked:
             refusal = self.gateway.recorder.refusal
             raise self.gateway.blocked_error(refusal).with_headers(headers)
         call = self.gateway.upstream.send(
@@ -59,9 +58,28 @@ class EmbeddingsApi:
 _ACTION = "x-promptguard-action"
 
 
-def _contents(raw: bytes, limits: Limits) -> tuple[tuple[Content, ...], bool]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedTexts:
+    """What was found in texts that are to be embedded, as headers of the answer."""
+
+    headers: Mapping[str, str]
+    is_blocked: bool
+
+
+async def judged_texts(
+    body: Mapping[str, object], limits: Limits, controller: Controller
+) -> JudgedTexts:
+    """Judge the texts of an embeddings request, each by itself."""
+    contents, is_judged = await computed(_contents, body, limits)
+    findings = await asyncio.to_thread(offloaded, _judged, controller.judge, contents)
+    headers = _headers(findings, is_judged=is_judged)
+    is_enforced = controller.config.mode == "enforce"
+    return JudgedTexts(headers=headers, is_blocked=is_enforced and headers[_ACTION] == Action.BLOCK)
+
+
+def _contents(body: Mapping[str, object], limits: Limits) -> tuple[tuple[Content, ...], bool]:
     """Return the texts to embed, and whether all of the input is text."""
-    given = read_json(raw).get("input")
+    given = body.get("input")
     if not isinstance(given, (str, list)):
         raise invalid("input", "must be text or a list of texts")
     items = given if isinstance(given, list) else [given]
