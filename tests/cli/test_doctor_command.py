@@ -36,8 +36,8 @@ def test_all_is_well(tmp_path: Path) -> None:
     """Configuration, model, cache and store, one line each."""
     done = doctor(
         tmp_path,
-        f"evaluation:\n  cache: {{path: {tmp_path}/cache.db}}\n"
-        f"conversation:\n  store: sqlite:{tmp_path}/new/sessions.db\n",
+        f"evaluation:\n  cache: {{path: {tmp_path}/made/cache.db}}\n"
+        f"conversation:\n  store: sqlite:{tmp_path}/sessions.db\n",
     )
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
@@ -49,7 +49,7 @@ def test_all_is_well(tmp_path: Path) -> None:
         "store",
         "upstream",
     ]
-    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "sessions.db").exists()
 
 
 @pytest.mark.parametrize(
@@ -96,6 +96,20 @@ def test_places_that_cannot_be_written_are_found(tmp_path: Path) -> None:
     )
     assert done.exit_code == 3
     assert done.output.count("broken") == 2
+
+
+def test_a_missing_folder_is_found(tmp_path: Path) -> None:
+    """The service makes none for its store and its audit file, so it would not start."""
+    done = doctor(
+        tmp_path,
+        f"conversation: {{store: 'sqlite:{tmp_path}/new/sessions.db'}}\n"
+        f"service: {{audit_file: '{tmp_path}/new/audit.jsonl'}}\n",
+    )
+    assert done.exit_code == 3
+    broken = [line for line in done.output.splitlines() if line.startswith("broken")]
+    assert len(broken) == 2
+    assert all(f"{tmp_path}/new does not exist; make it" in line for line in broken)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_corrupt_cache_is_told(tmp_path: Path) -> None:

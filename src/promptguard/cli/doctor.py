@@ -175,7 +175,7 @@ def _examine_cache(config: PromptGuardConfig) -> str:
     from promptguard.evaluators.cache import JudgementCache
 
     assert config.cache.path is not None
-    require_writable(Path(config.cache.path))
+    require_writable(Path(config.cache.path), makes_folder=True)
     cache = JudgementCache(
         config.cache.path, ttl_s=config.cache.ttl_s, max_bytes=config.cache.max_bytes
     )

@@ -116,15 +116,22 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-def require_writable(path: Path) -> None:
-    """Raise ConfigError where the file cannot be written, or not be made."""
+def require_writable(path: Path, *, makes_folder: bool = False) -> None:
+    """Raise ConfigError where the file cannot be written, or not be made.
+
+    `makes_folder`: whoever writes it makes the folders that are missing.
+    """
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name the file in it: {path}/NAME.")
     if path.exists():
         if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
             raise ConfigError(f"{path} cannot be written; change its rights or the setting.")
         return
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    folder = path.absolute().parent
+    if makes_folder:
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.exists():
+        raise ConfigError(f"{folder} does not exist; make it, or choose another for {path.name}.")
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"{folder} cannot be written; choose another place for {path.name}.")
 
