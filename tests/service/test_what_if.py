@@ -147,7 +147,7 @@ async def test_applied_settings_hold_at_once_and_after_a_restart(guarded, tmp_pa
     trail = tmp_path / "audit.jsonl"
     guard = await guarded(conversation={"store": url}, service={"audit_file": str(trail)})
     decisions, live = guard.service.decisions, guard.service.live
-    await decisions.apply("boss", live.written, "strict")
+    await decisions.apply("boss", "default", live.written, "strict")
     assert guard.controller.config.preset == "strict"
     assert live.current.conversation.preset == "strict"
     assert await guard.service.reloader.reload() is True
@@ -155,7 +155,7 @@ async def test_applied_settings_hold_at_once_and_after_a_restart(guarded, tmp_pa
     again = await guarded(conversation={"store": url})
     assert again.controller.config.preset == "strict"
     assert again.service.live.written.conversation.preset == "balanced"
-    await again.service.decisions.apply("boss", again.service.live.written, "")
+    await again.service.decisions.apply("boss", "default", again.service.live.written, "")
     assert again.controller.config.preset == "balanced"
     await decisions.refresh()
     assert guard.controller.config.preset == "balanced"
@@ -174,7 +174,7 @@ async def test_a_weights_file_of_the_folder_is_applied(guarded, tmp_path) -> Non
     file.write_text(text)
     decisions, written = guard.service.decisions, guard.service.live.written
     assert weights_offered(written) == ("mine.toml",)
-    await decisions.apply("boss", written, "mine.toml")
+    await decisions.apply("boss", "default", written, "mine.toml")
     assert guard.controller.config.weights == str(file)
     file.write_text(text + "\n# changed\n")
     assert await guard.service.reloader.reload() is False
@@ -182,7 +182,7 @@ async def test_a_weights_file_of_the_folder_is_applied(guarded, tmp_path) -> Non
     fresh.reapply = guard.service.reloader.reapply
     for name in ("../mine.toml", "other.toml", str(WEIGHTS)):
         with pytest.raises(ConfigError):
-            await decisions.apply("boss", written, name)
+            await decisions.apply("boss", "default", written, name)
 
 
 async def test_settings_that_cannot_be_recorded_are_not_in_force(guarded, monkeypatch) -> None:
@@ -194,6 +194,6 @@ async def test_settings_that_cannot_be_recorded_are_not_in_force(guarded, monkey
 
     monkeypatch.setattr(guard.controller.store, "decide", fails)
     with pytest.raises(StoreError):
-        await guard.service.decisions.apply("boss", guard.service.live.written, "strict")
+        await guard.service.decisions.apply("boss", "default", guard.service.live.written, "strict")
     assert guard.controller.config == ControllerConfig(store="memory:")
     assert guard.service.decisions.applied == AppliedSettings()

@@ -86,14 +86,16 @@ class Decisions:
             return written
         return written.model_copy(update={"conversation": conversation.model_copy(update=changes)})
 
-    async def apply(self, author: str, settings: Settings, choice: str) -> AppliedSettings:
+    async def apply(
+        self, author: str, tenant: str, settings: Settings, choice: str
+    ) -> AppliedSettings:
         """Put `choice` in force and record it; raises ConfigError and StoreError.
 
         A choice is a preset or a file of the weights folder; the other of the two stays. An empty
         one goes back to the settings file.
         """
         wanted = self.wanted(settings, choice)
-        with self._audit.action(author, "apply", wanted.name):
+        with self._audit.action(author, "apply", wanted.name, tenant=tenant):
             before = self.applied
             # In force first: settings that cannot be opened must not be recorded.
             await self._put(wanted)

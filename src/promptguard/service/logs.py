@@ -42,8 +42,8 @@ class AuditLog:
         action: str,
         target: str,
         *,
+        tenant: str,
         done: str = "done",
-        tenant: str = "default",
     ) -> Iterator[None]:
         """Record an action before the block does it, and its outcome after it.
 
@@ -61,9 +61,7 @@ class AuditLog:
         if action == "label" and self._on_label is not None:
             self._on_label(target, tenant, done)
 
-    def record(
-        self, actor: str, action: str, target: str, outcome: str, *, tenant: str = "default"
-    ) -> None:
+    def record(self, actor: str, action: str, target: str, outcome: str, *, tenant: str) -> None:
         """Record that `actor` did `action` to `target`, which is of `tenant`."""
         fields = {
             "actor": actor or "local",

@@ -84,7 +84,7 @@ class Reloader:
         """Reload; a configuration that is not valid is logged and changes nothing."""
         async with self._lock:
             try:
-                with self._audit.action("operator", "reload", "settings"):
+                with self._audit.action("operator", "reload", "settings", tenant="default"):
                     # Rules are compiled and a turn is judged meanwhile; the event loop must go on.
                     await asyncio.to_thread(self._read_and_put)
             except PromptGuardError as error:

@@ -67,7 +67,9 @@ class AllowForm:
             return
         now, author = self.context.clock(), self.visitor.name
         if not self.visitor.may(Scope.ADMIN):
-            self.context.audit.record(author, "allow", self.key.session_id, "insufficient_scope")
+            self.context.audit.record(
+                author, "allow", self.key.session_id, "insufficient_scope", tenant=self.key.tenant
+            )
             return
         allowance = Allowance(
             text_hash=text_hash(card.user),
@@ -122,14 +124,15 @@ class AllowancesPanel:
         """Take one back."""
         if not isinstance(event.args, int):
             return
+        author, tenant = self.visitor.name, self.visitor.tenant
         if not self.visitor.may(Scope.ADMIN):
             target = f"allowance {event.args}"
-            self.context.audit.record(self.visitor.name, "withdraw", target, "insufficient_scope")
+            self.context.audit.record(
+                author, "withdraw", target, "insufficient_scope", tenant=tenant
+            )
             return
         try:
-            await self.context.decisions.withdraw(
-                self.visitor.name, self.visitor.tenant, event.args
-            )
+            await self.context.decisions.withdraw(author, tenant, event.args)
         except PromptGuardError as error:
             self.listed.content = str(notice(str(error), "bad"))
             return

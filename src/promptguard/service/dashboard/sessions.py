@@ -110,15 +110,13 @@ class SessionsPage:
 
     async def on_remove_demo(self) -> None:
         """Delete the bundled conversations."""
-        audit, author = self.context.audit, self.visitor.name
+        audit, author, tenant = self.context.audit, self.visitor.name, self.visitor.tenant
         if not self.visitor.may(Scope.ADMIN):
-            audit.record(author, "delete", "demo", "insufficient_scope")
+            audit.record(author, "delete", "demo", "insufficient_scope", tenant=tenant)
             return
         store = self.context.controller.store
-        query = SessionQuery(
-            tenant=self.visitor.tenant, turns=TurnFilter(is_demo=True), limit=_REMOVED_AT_ONCE
-        )
-        with audit.action(author, "delete", "demo", done="deleted"):
+        query = SessionQuery(tenant=tenant, turns=TurnFilter(is_demo=True), limit=_REMOVED_AT_ONCE)
+        with audit.action(author, "delete", "demo", done="deleted", tenant=tenant):
             # Read again from the start each time: what was deleted has moved the rest up.
             while states := await store.sessions(query):
                 for state in states:

@@ -117,17 +117,18 @@ class WhatIfPanel:
         return self.visitor.may(Scope.ADMIN) and tenants <= {self.visitor.tenant}
 
     async def _apply(self, choice: str) -> None:
-        context, author = self.context, self.visitor.name
+        context, author, tenant = self.context, self.visitor.name, self.visitor.tenant
         if not self._may_apply:
-            context.audit.record(author, "apply", choice or "the settings file", "refused")
+            target = choice or "the settings file"
+            context.audit.record(author, "apply", target, "refused", tenant=tenant)
             return
         try:
-            applied = await context.decisions.apply(author, context.live.written, choice)
+            applied = await context.decisions.apply(author, tenant, context.live.written, choice)
         except PromptGuardError as error:
             self._say(str(error), "bad")
             return
         # The count compared with settings that are no longer in force.
-        context.what_ifs.pop(self.visitor.tenant, None)
+        context.what_ifs.pop(tenant, None)
         await self._show()
         self._say(f"In force: {applied.name}.")
         self.frame.say(f"In force: {applied.name}.")
