@@ -1,11 +1,16 @@
 """Which session a request belongs to: ids, chains, and what the index remembers."""
 
+import threading
+from typing import Any
+
 import pytest
+from stored_values import make_entry
 
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.protocols import SessionKey
 from promptguard.queries import plain_id
 from promptguard.service.auth import Principal
+from promptguard.service.history import Comparison, compare
 from promptguard.service.sessions import (
     DIGEST_BYTES,
     MAX_ALIKE,
@@ -18,6 +23,7 @@ from promptguard.service.sessions import (
     given_session_id,
     view_of,
 )
+from promptguard.state import SessionState
 from promptguard.stores.memory import MemoryStore
 
 ANA = Owner(principal=Principal(name="ana", tenant="a"))
@@ -123,6 +129,30 @@ async def test_two_conversations_alike_so_far_have_a_session_each() -> None:
     said = (user("hi"), answer("hello"), user("more"))
     assert {(await found(index, ANA, *said)).session_id for _ in range(2)} == {"s1", "s2"}
     assert (await found(index, ANA, *said)).session_id not in ("s1", "s2")
+
+
+async def test_stored_sessions_are_compared_off_the_event_loop(monkeypatch) -> None:
+    """A guard that did not see the talk finds it, and answers others meanwhile."""
+    threads = []
+
+    def watched(*given: Any, **options: Any) -> Comparison:
+        threads.append(threading.current_thread())
+        return compare(*given, **options)
+
+    monkeypatch.setattr("promptguard.service.sessions.compare", watched)
+    store, said = MemoryStore(), (user("hi"), answer("hello"), user("more"))
+    key = await found(SessionIndex(), ANA, user("hi"))
+    entries = tuple(
+        make_entry(item.content, position=at, turn=1, role=item.role, content_hash=item.digest)
+        for at, item in enumerate(said[:2])
+    )
+    state = SessionState(session_id=key.session_id, tenant=key.tenant, version=1)
+    await store.save(state, expected_version=0, entries=entries)
+    finder = SessionFinder(store, SessionIndex())
+    async with finder.find(ANA, said, view_of(said), session_id=None) as again:
+        assert again == key
+    assert threading.main_thread() not in threads
+    assert len(threads) == 1
 
 
 async def test_a_claim_is_given_back_where_judging_fails() -> None:

@@ -23,6 +23,7 @@ from promptguard.queries import plain_id
 from promptguard.service.auth import Principal
 from promptguard.service.errors import ApiError
 from promptguard.service.history import Comparison, HistoryKind, compare, split_new
+from promptguard.state import TranscriptEntry
 
 DIGEST_BYTES = 8
 # Memory of the index: about a megabyte per thousand chains. Longer views and further alike
@@ -305,10 +306,12 @@ class SessionFinder:
         rewritten = None
         for state in await self._store.sessions(query):
             key = SessionKey(session_id=state.session_id, tenant=state.tenant)
-            comparison = compare(messages, await self._store.transcript(key), learns_replies=True)
-            if comparison.kind in (HistoryKind.INTACT, HistoryKind.RETRIED):
+            stored = await self._store.transcript(key)
+            # Two thousand long messages take most of a second, for each of the candidates.
+            kind, is_proven = await asyncio.to_thread(_likeness, messages, stored)
+            if kind in (HistoryKind.INTACT, HistoryKind.RETRIED):
                 return state.session_id
-            if rewritten is None and _is_proof(messages, comparison):
+            if rewritten is None and is_proven:
                 rewritten = state.session_id
         return rewritten
 
@@ -345,10 +348,19 @@ def _distinctive(history: Sequence[ComparableMessage]) -> int:
     return len(history) + 1
 
 
+def _likeness(
+    messages: Sequence[ComparableMessage], stored: Sequence[TranscriptEntry]
+) -> tuple[HistoryKind, bool]:
+    """Return how a request relates to a stored session, and whether it proves to be of it."""
+    comparison = compare(messages, stored, learns_replies=True)
+    return comparison.kind, _is_proof(messages, comparison)
+
+
 def _is_proof(messages: Sequence[ComparableMessage], comparison: Comparison) -> bool:
     """Say whether enough of the history is the stored session's own words."""
     history, _ = split_new(messages)
-    shared = [i for i in history if i.role is Role.USER and i not in comparison.unseen]
+    unseen = frozenset(comparison.unseen)
+    shared = [i for i in history if i.role is Role.USER and i not in unseen]
     return sum(len(item.content) for item in shared) >= DISTINCTIVE_CHARS
 
 
