@@ -1,21 +1,22 @@
-"""OpenAI's older completions format: one prompt, no roles."""
+"""OpenAI's older completions format: prompts without roles, each with answers of its own."""
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from promptguard.conversation import Role
 from promptguard.service.body import (
     Limits,
     Reading,
+    check_count,
     checked_model,
     invalid,
     read_json,
 )
-from promptguard.service.openai_wire import read_fields
+from promptguard.service.openai_wire import asked_choices, read_fields
 from promptguard.service.wire import (
     CONTENT_FILTER,
     DONE,
@@ -28,12 +29,19 @@ from promptguard.service.wire import (
 )
 
 _KNOWN = frozenset({"prompt", "model", "stream"})
+# A small request can ask for more choices than anybody generates.
+_MAX_REFUSED = 2048
 NOT_READ = frozenset({"prompt", "model", "stream", "stream_options", "user", "stop"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionsRequest(GuardedRequest):
     """A request of the completions API; a prompt of token numbers is not judged."""
+
+    @property
+    def choice_count(self) -> int:
+        """How many answers are asked for: `n` to each prompt."""
+        return min(len(_prompts(self.body)) * asked_choices(self.body), _MAX_REFUSED)
 
     def noticed(self, body: Mapping[str, object], notice: str) -> Mapping[str, object]:
         """Return the body as it is: a prompt without roles has no place for a notice."""
@@ -52,14 +60,14 @@ class CompletionsWire(ChunkWire):
         return f"cmpl-pg{secrets.token_hex(12)}"
 
     def read_request(self, raw: bytes, limits: Limits) -> CompletionsRequest:
-        """Read a request; several prompts are one turn."""
+        """Read a request; its prompts are one turn, passed or refused together."""
         body = read_json(raw, _KNOWN)
-        prompt = body.get("prompt", "")
-        prompts = prompt if isinstance(prompt, list) else [prompt]
+        prompts = _prompts(body)
+        check_count(prompts, "prompt", limits)
         reading = Reading(limits=limits)
         texts = [item for item in prompts if isinstance(item, str)]
         if len(texts) < len(prompts):
-            if not all(isinstance(item, (int, list, str)) for item in prompts):
+            if not all(isinstance(item, (list, str)) for item in prompts):
                 raise invalid("prompt", "must be text or tokens")
             reading.unjudged.append("prompt")
         reading.message(Role.USER, "\n".join(texts), ("prompt",))
@@ -74,21 +82,36 @@ class CompletionsWire(ChunkWire):
         return ChoiceText(index=index if isinstance(index, int) else at, text=text, shown=text)
 
     def refusal(self, request: GuardedRequest, refusal: Refusal) -> Mapping[str, object]:
-        """Return a completion that refuses."""
-        del request
-        # Clients append this to what they have shown, so it begins a paragraph of its own.
-        text = f"\n\n{refusal.text}" if refusal.sent else refusal.text
-        return {
-            "id": refusal.id,
-            "object": "text_completion",
-            "created": refusal.created,
-            "model": refusal.model,
-            "choices": [
-                {"index": 0, "text": text, "logprobs": None, "finish_reason": CONTENT_FILTER}
-            ],
-        }
+        """Return a completion that refuses, with a choice for each that was asked for."""
+        return {**_envelope(refusal), "choices": list(_choices(request, refusal))}
 
     def refusal_events(self, request: GuardedRequest, refusal: Refusal) -> Iterator[bytes]:
-        """Yield the refusal as the last chunk, and the end mark."""
-        yield sse_event(json.dumps(self.refusal(request, refusal)))
+        """Yield the refusal as the last chunk of each choice, and the end mark."""
+        for choice in _choices(request, refusal):
+            yield sse_event(json.dumps({**_envelope(refusal), "choices": [choice]}))
         yield DONE
+
+
+def _prompts(body: Mapping[str, object]) -> Sequence[object]:
+    """Return the prompts of a request; a list of numbers is one, as tokens."""
+    prompt = body.get("prompt", "")
+    if not isinstance(prompt, list) or all(isinstance(item, int) for item in prompt):
+        return [prompt]
+    return prompt
+
+
+def _envelope(refusal: Refusal) -> dict[str, object]:
+    return {
+        "id": refusal.id,
+        "object": "text_completion",
+        "created": refusal.created,
+        "model": refusal.model,
+    }
+
+
+def _choices(request: GuardedRequest, refusal: Refusal) -> Iterator[dict[str, object]]:
+    assert isinstance(request, CompletionsRequest)
+    # Clients append this to what they have shown, so it begins a paragraph of its own.
+    text = f"\n\n{refusal.text}" if refusal.sent else refusal.text
+    for index in range(request.choice_count):
+        yield {"index": index, "text": text, "logprobs": None, "finish_reason": CONTENT_FILTER}

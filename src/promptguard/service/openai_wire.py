@@ -95,9 +95,8 @@ class ChatRequest(GuardedRequest):
 
     @property
     def choice_count(self) -> int:
-        """How many answers are asked for (`n`); one where the field is odd."""
-        n = self.body.get("n")
-        return n if isinstance(n, int) and 1 <= n <= _MAX_CHOICES else 1
+        """How many answers are asked for."""
+        return asked_choices(self.body)
 
     @property
     def wants_usage(self) -> bool:
@@ -178,6 +177,12 @@ class ChatWire(ChunkWire):
         if request.wants_usage:
             yield sse_event(json.dumps({**fields, "choices": [], "usage": _NO_USAGE}))
         yield DONE
+
+
+def asked_choices(body: Mapping[str, object]) -> int:
+    """Return how many answers `n` asks for; one where the field is odd."""
+    n = body.get("n")
+    return n if isinstance(n, int) and 1 <= n <= _MAX_CHOICES else 1
 
 
 def read_messages(messages: Sequence[object], limits: Limits) -> Reading:
