@@ -97,7 +97,8 @@ _SQLITE_2 = (
             "label TEXT NOT NULL DEFAULT ''",
         )
     ),
-    # Sessions of schema 1 are sortable at once; their turns stay out of searches.
+    # Sessions of schema 1 are sortable at once; their turns stay out of searches, and so do their
+    # keys and labels: only versions before 0.4.0 wrote it, whose stores are not read.
     """UPDATE guard_sessions SET
         risk = coalesce(json_extract(state, '$.accumulated_risk'), 0),
         peak = coalesce(json_extract(state, '$.profile.peak_risk'), 0),
