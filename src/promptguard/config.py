@@ -308,7 +308,7 @@ class ServiceConfig(_Settings):
     max_turns: int = Field(default=10_000, ge=1)
     """Most turns in one session."""
     max_connections: int = Field(default=1000, ge=1)
-    """Connections at once; further ones get 503."""
+    """Requests under way at the same time; further ones get 503. Idle connections make room."""
     client_timeout_s: float = Field(default=30.0, gt=0)
     """Longest wait for a request's headers, for its body, and for a client that does not read."""
     shutdown_s: float = Field(default=30.0, ge=0)

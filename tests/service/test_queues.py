@@ -77,7 +77,8 @@ def test_all_callers_together_have_so_many_requests_at_once() -> None:
     with slots.slot("a", 9, 2), slots.slot("b", 9, 2):
         with pytest.raises(ApiError, match="service") as refused, slots.slot("c", 9, 2):
             pass
-        assert refused.value.status_code == 429
+        assert refused.value.status_code == 503
+        assert refused.value.headers == {"retry-after": "1"}
     with slots.slot("c", 9, 2):
         pass
 

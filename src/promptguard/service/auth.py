@@ -157,14 +157,17 @@ class CallerSlots:
 
     @contextmanager
     def slot(self, caller: str, limit: int, limit_of_all: int) -> Iterator[None]:
-        """Hold one of the caller's slots for a block; raises a 429 ApiError where none is free."""
-        for who, used, most in (
-            ("The service", self._all, limit_of_all),
-            ("This key", self._used[caller], limit),
+        """Hold one of the caller's slots for a block; raises an ApiError where none is free.
+
+        It is a 503 where the service is full and a 429 where the caller is.
+        """
+        for status, who, used, most in (
+            (503, "The service", self._all, limit_of_all),
+            (429, "This key", self._used[caller], limit),
         ):
             if used >= most:
                 raise ApiError(
-                    429,
+                    status,
                     f"{who} has {counted(most, 'request')} under way, which is its limit; "
                     "wait until one is answered.",
                     code="too_many_at_once",

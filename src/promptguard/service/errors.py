@@ -55,9 +55,9 @@ _DESCRIPTIONS = {
     408: "The body came too slowly",
     413: "Body, message or number of messages too large",
     422: "A field has the wrong form, or the session is full",
-    429: "Rate limit of the key reached",
+    429: "Rate limit of the key reached, or too many of its requests under way",
     502: "The upstream failed",
-    503: "The turn could not be judged or recorded, so it was not passed on",
+    503: "The service is full, or the turn could not be judged or recorded: it was not passed on",
     504: "The upstream did not answer in time",
 }
 _ERROR_SCHEMA = {
