@@ -32,6 +32,39 @@ async def test_a_page_is_served_and_names_no_foreign_host(path: str) -> None:
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
 
+FORWARDED = {
+    "x-forwarded-prefix": "//evil.example",
+    "x-forwarded-host": "evil.example",
+    "x-forwarded-for": "127.0.0.1",
+    "x-forwarded-proto": "https",
+    "forwarded": "for=127.0.0.1;host=evil.example",
+}
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/dashboard/login", "/dashboard/nowhere", "/"])
+async def test_no_forwarding_header_changes_a_page(path: str) -> None:
+    """Whoever sends one: scripts, links and redirects are the service's own."""
+    async with open_site() as site:
+        answer = await site.client.get(path, headers=FORWARDED)
+        assert "evil.example" not in f"{answer.text}{answer.headers}"
+
+
+async def test_no_forwarding_header_makes_a_stranger_local() -> None:
+    """Without keys the pages are for this machine, which the peer's address tells."""
+    async with open_site(peer="192.0.2.7") as site:
+        assert (await site.client.get("/dashboard/", headers=FORWARDED)).status_code == 403
+
+
+@pytest.mark.parametrize(("proto", "is_secure"), [("https", True), ("http", False), ("", False)])
+async def test_behind_tls_the_cookie_is_for_tls_alone(proto: str, is_secure: bool) -> None:
+    """The one forwarding header that is read, and it can only make the cookie stricter."""
+    async with open_site(keys=KEYS) as site:
+        answer = await site.client.post(
+            "/dashboard/login", data={"key": READ_KEY}, headers={"x-forwarded-proto": proto}
+        )
+        assert ("Secure" in answer.headers["set-cookie"]) is is_secure
+
+
 async def test_style_and_script_name_no_foreign_host() -> None:
     """The assets fetch nothing from elsewhere either."""
     async with open_site() as site:

@@ -43,6 +43,7 @@ _MAX_FORM_BYTES = 8192
 # One slash, at the beginning: `//host` would lead a browser to another site.
 _OWN_PAGE = re.compile(r"/[A-Za-z0-9._~%=&?:@+-]*\Z")
 # The form, and what a browser needs to draw it.
+_PREFIX = b"x-forwarded-prefix"
 _OPEN_PATHS = ("/login", "/assets/", "/_nicegui/", "/favicon")
 _SOCKET_PATH = "/_nicegui_ws/"
 # NiceGUI compiles its templates in the browser and writes its scripts into the page, so inline
@@ -220,6 +221,8 @@ class DashboardAuth:
             await self._refuse(scope, receive, send)
             return
         scope[_CONTEXT], scope[_VISITOR] = self._context, visitor
+        # NiceGUI would load its scripts from where this header says, whoever sent it.
+        scope["headers"] = [pair for pair in scope["headers"] if pair[0] != _PREFIX]
         secured = send if scope["type"] == "websocket" else _with_security_headers(send)
         await self._app(scope, receive, secured)
 
