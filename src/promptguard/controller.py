@@ -29,16 +29,15 @@ from promptguard.errors import (
 from promptguard.evaluation import PromptGuard
 from promptguard.protocols import ClientHints, Provider, SessionKey, SessionStore
 from promptguard.providers import open_provider
-from promptguard.risk.ledger import STRIPPED
 from promptguard.state import ReplyKind, ReplyRecord, SessionState, TranscriptEntry
 from promptguard.stored_sessions import MAX_CONFLICTS, StoredSessions
 from promptguard.stores import open_store
 from promptguard.stores.rows import key_name
-from promptguard.turns.exchanges import recorded_turns
+from promptguard.turns.exchanges import seen_by_model
 from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.judge import TurnJudge, said_before, system_of
 from promptguard.turns.replies import reply_record
-from promptguard.turns.result import TurnResult, withheld_digests
+from promptguard.turns.result import TurnResult
 from promptguard.verdict import Action, Mode, Verdict
 
 # A further judge costs time and money; it is asked where the engine itself is in doubt.
@@ -380,33 +379,5 @@ class Controller(StoredSessions):
             messages.append(Message(role=Role.SYSTEM, content=result.notice))
         key = SessionKey(session_id=result.state.session_id, tenant=result.state.tenant)
         stored = await self.store.transcript(key)
-        earlier = [entry for entry in stored if entry.turn < result.verdict.turn]
-        withheld = withheld_digests([c.text for c in turn.contents], result.verdict).union(
-            *(recorded.withheld for recorded in recorded_turns(earlier))
-        )
-        # This turn's words are at hand; the store may keep none of them.
-        said = [*_kept_messages(earlier), *_messages(turn)]
-        if result.is_enforced:
-            said = [_seen_by_model(message, withheld) for message in said]
+        said = seen_by_model(stored, turn, result.verdict, is_enforced=result.is_enforced)
         return [*messages, *said]
-
-
-def _kept_messages(stored: Sequence[TranscriptEntry]) -> list[Message]:
-    """Return the turns whose text is kept whole: an answer without its question misleads."""
-    gone = {entry.turn for entry in stored if entry.content is None}
-    return [
-        Message(role=entry.role, content=entry.content or "")
-        for entry in stored
-        if entry.turn not in gone
-    ]
-
-
-def _messages(turn: TurnInput) -> list[Message]:
-    contents = (Message(role=Role.TOOL, content=content.text) for content in turn.contents)
-    return [Message(role=Role.USER, content=turn.text), *contents]
-
-
-def _seen_by_model(message: Message, withheld: frozenset[str]) -> Message:
-    if message.role is Role.TOOL and content_hash(message.content) in withheld:
-        return replace(message, content=STRIPPED)
-    return message

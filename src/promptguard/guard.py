@@ -191,8 +191,11 @@ class AsyncGuard:
         state = await store.load(key)
         new = unseen(exchanges, stored)
         stripped = frozenset(content for turn in stored for content in turn.withheld)
-        if any(not turn.digest for turn in stored):
-            stripped |= await self._judged_again(exchanges[:-1])
+        # Without digests nothing says what was withheld, so earlier contents are judged again.
+        again = exchanges[:-1] if any(not turn.digest for turn in stored) else ()
+        for text, task in [(text, each.text) for each in again for text in each.contents]:
+            if (await self.judge_content(text, task)).is_withheld:
+                stripped |= {content_hash(text)}
         result = None
         if state is not None and stored:
             seen = exchanges[: len(exchanges) - len(new)]
@@ -206,15 +209,6 @@ class AsyncGuard:
                 await self._controller.record_reply(result, exchange.reply)
         assert result is not None  # without a stored turn every exchange is new
         return _Judged(result=result, stripped=stripped)
-
-    async def _judged_again(self, exchanges: Sequence[Exchange]) -> frozenset[str]:
-        """Return the digests of resent contents that are withheld, where the store keeps none."""
-        findings = [
-            (text, await self.judge_content(text, exchange.text))
-            for exchange in exchanges
-            for text in exchange.contents
-        ]
-        return frozenset(content_hash(text) for text, finding in findings if finding.is_withheld)
 
     async def _judge_whole(self, exchanges: Sequence[Exchange], system: str) -> _Judged:
         """Judge a conversation that has no name; its longest known beginning is not judged again.
@@ -232,10 +226,9 @@ class AsyncGuard:
                 exchanges[index].turn(system),
                 now=exchanges[index].timestamp or state.updated + SECONDS_BETWEEN_TURNS,
             )
-            stripped = withheld_digests(exchanges[index].contents, result.verdict)
-            judged = _Judged(
-                result=result, stripped=stripped | (judged.stripped if judged else frozenset())
-            )
+            stripped = judged.stripped if judged else frozenset()
+            stripped |= withheld_digests(exchanges[index].contents, result.verdict)
+            judged = _Judged(result=result, stripped=stripped)
             if not result.verdict.fault:
                 self._remember(names[index], judged)
         assert judged is not None  # there is always one exchange

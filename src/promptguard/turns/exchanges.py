@@ -1,4 +1,4 @@
-"""A message list as exchanges, and which of them a session has not seen yet."""
+"""A message list as exchanges, which of them a session has not seen, and what a model sees."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from promptguard.errors import InputError
 from promptguard.risk.ledger import STRIPPED
 from promptguard.state import TranscriptEntry
 from promptguard.turns.input import Content, TurnInput
+from promptguard.turns.result import withheld_digests
 from promptguard.verdict import Verdict
 
 T = TypeVar("T")
@@ -93,6 +94,33 @@ def recorded_turns(entries: Sequence[TranscriptEntry]) -> tuple[RecordedTurn, ..
     for entry in entries:
         turns.setdefault(entry.turn, []).append(entry)
     return tuple(_stored(turn) for _, turn in sorted(turns.items()))
+
+
+def seen_by_model(
+    stored: Sequence[TranscriptEntry], turn: TurnInput, verdict: Verdict, *, is_enforced: bool
+) -> list[Message]:
+    """Return the messages that a model gets for a turn: what is kept of earlier ones, and it.
+
+    Contents that were withheld, in this turn or before, are replaced by a note.
+    """
+    earlier = [entry for entry in stored if entry.turn < verdict.turn]
+    # An answer without its question misleads, so a turn without all of its text is left out.
+    gone = {entry.turn for entry in earlier if entry.content is None}
+    said = [
+        *(Message(role=e.role, content=e.content or "") for e in earlier if e.turn not in gone),
+        # This turn's words are at hand; the store may keep none of them.
+        Message(role=Role.USER, content=turn.text),
+        *(Message(role=Role.TOOL, content=content.text) for content in turn.contents),
+    ]
+    if not is_enforced:
+        return said
+    withheld = withheld_digests([content.text for content in turn.contents], verdict).union(
+        *(recorded.withheld for recorded in recorded_turns(earlier))
+    )
+    return [
+        _noted(each) if each.role is Role.TOOL and content_hash(each.content) in withheld else each
+        for each in said
+    ]
 
 
 def unseen(given: Sequence[Exchange], stored: Sequence[RecordedTurn]) -> tuple[Exchange, ...]:
