@@ -123,6 +123,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'promptguard' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"promptguard.{_HOMES[name]}"), name)
+    # Kept as an ordinary attribute, so that this function runs once for each name.
     globals()[name] = value
     return value
 

@@ -21,6 +21,7 @@ T = TypeVar("T")
 Offload = Callable[[Callable[[], Any]], Any]
 """Takes a computation, which can be pickled, and returns its result."""
 
+# Context variables, because `asyncio.to_thread` hands them on to the thread it starts.
 _CHECK: ContextVar[Callable[[], None] | None] = ContextVar("promptguard_checkpoint", default=None)
 _OFFLOAD: ContextVar[Offload | None] = ContextVar("promptguard_offload", default=None)
 

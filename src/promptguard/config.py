@@ -18,6 +18,7 @@ from promptguard.setting_faults import readable
 from promptguard.settings import read_source
 
 LOCAL_MODEL = "local"
+# pydantic builds inner sections with the same constructor, where the error must stay its own.
 _is_inner: ContextVar[bool] = ContextVar("is_inner", default=False)
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 # Callers may write a list; what is kept is a tuple, so that a configuration cannot change.

@@ -74,11 +74,13 @@ def thinking_in(text: str) -> str:
 
 def content_hash(text: str) -> str:
     """Return the hash by which a text is recognised without being kept."""
+    # Half a surrogate pair has no strict UTF-8 form, and such a text must be recognised too.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def without_lone_surrogates(text: str) -> str:
     """Return `text` as valid Unicode: half a surrogate pair becomes U+FFFD."""
+    # By way of UTF-16, two halves that came as separate characters become one again.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -143,9 +145,11 @@ def _message_from(item: object, where: str) -> Message:
         return _message_of_object(item, where)
     if "role" not in item:
         return _message_of_item(item, where)
+    # An assistant's message that only calls tools may leave the content out.
     if "content" not in item and "tool_calls" not in item:
         raise InputError(f"{where} has no content.")
     stamp = item.get("timestamp")
+    # To Python a bool is an int.
     if stamp is not None and (isinstance(stamp, bool) or not isinstance(stamp, (int, float))):
         raise InputError(f"{where}.timestamp must be a number of seconds.")
     return Message(
@@ -170,6 +174,7 @@ def _message_of_object(item: object, where: str) -> Message:
     kind = getattr(item, "role", None) or getattr(item, "type", None)
     if kind is None or not hasattr(item, "content"):
         raise InputError(f"{where} must be an object with role and content.")
+    # LangChain calls the streamed parts of an answer `AIMessageChunk`.
     name = str(getattr(kind, "value", kind)).lower().removesuffix("messagechunk")
     return Message(
         role=role_of(name, where=f"{where}.role"),

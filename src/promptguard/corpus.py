@@ -69,6 +69,7 @@ def judge_corpus(
 def rows_of(source: object) -> Iterator[object]:
     """Return the rows of a list, an iterator, a data frame, an Arrow table or a data set."""
     if isinstance(source, (str, bytes, Mapping)):
+        # A model that cannot be loaded fails every conversation alike.
         raise InputError("Give a list of conversations; `judge` takes a single one.")
     if hasattr(source, "iter_rows") and hasattr(source, "columns"):  # polars
         return iter(source.iter_rows(named=True))
@@ -121,6 +122,7 @@ def _steps(record: Record) -> tuple[Step, ...]:
 def _record(number: int, row: object) -> Record:
     if isinstance(row, Mapping):
         record = record_from(row, file="", number=number, fields=FieldMap())
+        # A row without an id is otherwise named by file and line; here there is no file.
         return record if id_of(row, FieldMap()) is not None else replace(record, id=number)
     if isinstance(row, str):
         messages: tuple[Message, ...] = (Message(role=Role.USER, content=row),)

@@ -120,6 +120,7 @@ class Permissions:
 
 def text_hash(text: str) -> str:
     """Return the hash of a text that is the same whatever its case, spacing and Unicode form."""
+    # Composed last: casefolding takes some letters apart.
     plain = unicodedata.normalize("NFC", " ".join(text.split()).casefold())
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
 

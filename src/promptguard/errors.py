@@ -132,6 +132,7 @@ class Blocked(PromptGuardError):
     """A turn or a content that the policy refuses; `verdict` says why."""
 
     def __init__(self, message: str, verdict: Verdict | ContentFinding) -> None:
+        # Both are `args`, by which a pickled exception is made again.
         super().__init__(message, verdict)
         self.verdict = verdict
 

@@ -125,6 +125,7 @@ class PromptGuard:
         """Judge many prompts, in order; what fails is an error in its place."""
         items = list(prompts)
         results: list[BatchItem | None] = [None] * len(items)
+        # The tasks draw from one iterator, so that none of them waits for a slow prompt of another.
         queue = iter(enumerate(items))
         async with asyncio.TaskGroup() as group:
             for _ in range(min(len(items), self.config.max_concurrency)):
@@ -212,6 +213,7 @@ class PromptGuard:
         return CascadePanel(
             judges,
             budget=self._budget,
+            # Prompts without a session must not spend one common allowance.
             session=session or f"once-{secrets.token_hex(8)}",
             doubt_from=self.config.cascade_indeterminacy,
             seconds_per_call=self.config.budget.seconds_per_call,
@@ -221,6 +223,7 @@ class PromptGuard:
     def _open(self) -> _Opened:
         loop = asyncio.get_running_loop()
         with self._lock:
+            # A closed loop may still be referred to, and then stays in a weak dictionary.
             for gone in [known for known in self._opened if known.is_closed()]:
                 del self._opened[gone]
             opened = self._opened.get(loop)
@@ -244,6 +247,7 @@ class PromptGuard:
         judge = named_judge(model, self.config)
         if judge is not None:
             return judge
+        # Imported on use: the embedded judge needs no HTTP client.
         from promptguard.providers import open_provider
 
         provider = open_provider(model, self.config.endpoint)
@@ -274,6 +278,7 @@ def _check(config: PromptGuardConfig, judges: int) -> None:
         raise ConfigError("An evaluation type is named twice; name each once.")
     for name in config.weights:
         evaluation_prompt(name)
+    # A trial merge raises for an unknown strategy and for weights that do not fit.
     merge(config.ensemble_strategy, dict.fromkeys(types, UNEVALUATED), config.weights)
     if not judges:
         raise ConfigError("There is no judge; name a model.")

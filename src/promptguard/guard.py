@@ -157,6 +157,7 @@ class AsyncGuard:
             while (found := await asyncio.to_thread(next, rest, None)) is not None:
                 yield found
         finally:
+            # Closing it ends the processes that share the work.
             await asyncio.to_thread(rest.close)
 
     async def close(self) -> None:
@@ -365,6 +366,7 @@ class Guard:
         try:
             return future.result()
         except BaseException:
+            # After Ctrl-C the work would go on in the loop's thread.
             future.cancel()
             raise
 

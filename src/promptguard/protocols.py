@@ -136,6 +136,7 @@ class FilReading:
     reason: str = ""
 
 
+# Compared by identity: numpy compares vectors element by element, which is no truth value.
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subject:
     """Key terms without the words that merely frame a question, and a unit vector or none."""

@@ -311,4 +311,5 @@ def plain_part(text: str) -> str:
     if _PLAIN.match(text):
         return text
     encoded = quote(text, safe=":@=+", errors="surrogatepass")
+    # The text's own tildes first, or those that stand for a percent sign would be encoded again.
     return encoded.replace("~", "~7E").replace("%", "~")

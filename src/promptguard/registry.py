@@ -60,8 +60,10 @@ class Registry(Generic[T]):
         if self._entry_points_loaded:
             return
         for point in entry_points(group=f"promptguard.{self.kind.replace(' ', '_')}"):
+            # A package cannot put its part in the place of a built-in one.
             if point.name not in self._parts:
                 self._parts[point.name] = self._loaded(point)
+        # Set last: after a failed load the next look-up fails again instead of missing parts.
         self._entry_points_loaded = True
 
     def _loaded(self, point: EntryPoint) -> T:

@@ -53,9 +53,11 @@ def read_source(
     found = _read_place(path or env.get(FILE_VARIABLE), folder or Path())
     try:
         _check_keys(found.values)
+        # Before the variables: files that those name are looked for from the working folder.
         values = _anchored(_interpolated(found.values, env), found.folder)
     except ConfigError as error:
         raise ConfigError(f"{found.where}: {error}") from None
+    # PROMPTGUARD_CONFIG and the like have no double underline and name no setting.
     variables = sorted(name for name in env if name.startswith(PREFIX) and "__" in name)
     for name in variables:
         values = _overridden(values, name, env[name])

@@ -21,6 +21,7 @@ from promptguard.verdict import Action, Mode
 FORMAT_VERSION = 2
 RECENT_TURNS = 10
 MAX_SEGMENTS = 10
+# In bytes and not in characters, so that a state of any script stays under 64 KiB.
 EXCERPT_BYTES = 1200
 DEMO_PREFIX = "demo:"
 
@@ -126,6 +127,7 @@ class SessionProfile:
     peak_risk: float = 0.0
     gap_count: int = 0
     gap_mean_s: float = 0.0
+    # Sum of squared deviations from the running mean, from which the variance follows.
     gap_m2_s: float = 0.0
 
 
@@ -205,6 +207,7 @@ class SessionState:
 
     def to_json(self) -> str:
         """Return the one JSON form of a state."""
+        # Most fields have their defaults; without them the stored state is far smaller.
         body: dict[str, Any] = _STATE.dump_python(self, mode="json", exclude_defaults=True)
         return _JSON.dump_json({"format": FORMAT_VERSION, **body}).decode()
 
@@ -226,6 +229,7 @@ class SessionState:
             return _STATE.validate_python(_upgraded(body, found))
         except ValidationError as error:
             raise DataError(
+                # The faults are counted and not quoted: they hold parts of the conversation.
                 f"A stored session does not have the expected form ({error.error_count()} faults)."
             ) from None
 
@@ -313,6 +317,7 @@ def _history_messages(recent: Iterable[TurnRecord]) -> Iterable[ConversationMess
                 role=Role.ASSISTANT,
                 content=turn.reply.excerpt,
                 timestamp=turn.reply.timestamp,
+                # The risk of a directive adds up over the user's messages alone.
                 harm_score=0.0,
                 fil_violations=frozenset(),
                 is_flagged=False,
@@ -356,9 +361,11 @@ def is_demo(session_id: str) -> bool:
 
 def excerpt_of(text: str, limit_bytes: int = EXCERPT_BYTES) -> str:
     """Return `text`, or its head and tail where it is longer than the bound allows."""
+    # A lone surrogate has no UTF-8 form and becomes a question mark.
     raw = text.encode("utf-8", "replace")
     if len(raw) <= limit_bytes:
         return raw.decode("utf-8", "ignore")
+    # The ellipsis takes three bytes; a character that the cut divides is dropped.
     half = (limit_bytes - 3) // 2
     head = raw[:half].decode("utf-8", "ignore")
     tail = raw[-half:].decode("utf-8", "ignore")

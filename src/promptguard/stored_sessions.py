@@ -71,6 +71,7 @@ class StoredSessions:
     ) -> None:
         """Record a person's verdict; a false alarm also forgives and unlocks the session."""
         key = SessionKey(session_id=session_id, tenant=tenant)
+        # The label first: whatever fails below, what the person said is kept.
         await self.store.put_label(key, label)
         if label.verdict == FALSE_ALARM:
             await self.release(session_id, tenant=tenant, forgive=True)
@@ -129,6 +130,7 @@ def _forgiven(state: SessionState) -> SessionState:
     """Return a session whose evidence was found to be a false alarm: nothing of it is kept."""
     return replace(
         state,
+        # The profile stays: what was done to earlier turns is a fact, whoever was right.
         ledger=Ledger(),
         mode=Mode.SAFE,
         accumulated_risk=0.0,

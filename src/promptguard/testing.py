@@ -197,7 +197,9 @@ def _words(text: str) -> list[str]:
 
 def _bag_of_words(text: str) -> Vector:
     vector = np.zeros(_DIMENSIONS, dtype=np.float32)
+    # A zero vector has no direction and could not be divided by its length.
     for word in _words(text) or [""]:
+        # The built-in hash of a string differs from process to process.
         digest = hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=4).digest()
         vector[int.from_bytes(digest, "big") % _DIMENSIONS] += 1.0
     return vector / np.float32(np.linalg.norm(vector))

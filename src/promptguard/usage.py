@@ -40,6 +40,7 @@ def cost_text(usage: Usage) -> str:
     """Return the cost for a reader: `$0.0123`, and how many calls it does not cover."""
     if usage.is_cost_known:
         return f"${usage.cost_usd:.4f}"
+    # A sum of nothing but unknown costs would read as free.
     if usage.unpriced_calls == usage.calls:
         return "cost unknown"
     return f"${usage.cost_usd:.4f} and {counted(usage.unpriced_calls, 'call')} of unknown cost"

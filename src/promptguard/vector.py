@@ -14,6 +14,7 @@ _GAIN = 4.0  # components of a unit vector of 384 rarely exceed a quarter
 
 def pack_vector(vector: Vector) -> str:
     """Return a unit vector as base64 of signed bytes: 384 numbers in 512 characters."""
+    # Not -128: a symmetric range keeps opposite vectors opposite.
     scaled = np.clip(np.rint(vector * 127.0 * _GAIN), -127, 127).astype(np.int8)
     return base64.b64encode(scaled.tobytes()).decode("ascii")
 
@@ -23,6 +24,7 @@ def unpack_vector(packed: str) -> Vector:
     if not packed:
         return np.zeros(0, dtype=np.float32)
     raw = np.frombuffer(base64.b64decode(packed), dtype=np.int8).astype(np.float32)
+    # Rounding and clipping changed the length; this also takes the gain out again.
     norm = float(np.linalg.norm(raw))
     return raw / norm if norm else raw
 
@@ -43,6 +45,7 @@ def packed_cosine(left: str, right: str) -> float:
 def packed_mean(packed: Sequence[str], weights: Sequence[float]) -> str:
     """Return the weighted mean of packed vectors; empty where all of them are."""
     pairs = zip(map(unpack_vector, packed), weights, strict=True)
+    # Turns judged without the model have no vector, and must not pull the mean to zero.
     known = [(vector, weight) for vector, weight in pairs if vector.size]
     if not known:
         return ""

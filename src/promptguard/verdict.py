@@ -36,6 +36,7 @@ class Action(StrEnum):
         """Make a member and number it."""
         member = str.__new__(cls, value)
         member._value_ = value
+        # Only the members before it exist yet, so that their number is its place in the order.
         member.severity = len(cls.__members__)
         return member
 
@@ -172,6 +173,7 @@ class Verdict:
             return _VERDICT.validate_json(text)
         except ValidationError as error:
             raise DataError(
+                # Counted and not quoted: a fault would show what was stored.
                 f"A stored verdict does not have the expected form ({error.error_count()} faults)."
             ) from None
 

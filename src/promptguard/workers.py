@@ -87,6 +87,7 @@ class WorkerPool(Generic[T, R]):
         try:
             return future.result()
         except BrokenProcessPool:
+            # One death fails all futures of a pool, those of other processes too.
             waiting = [later for later, _ in self._pending]
             self._pending.clear()
             self._pool.end()
@@ -133,11 +134,13 @@ class _Processes(Generic[T, R]):
             with without_interrupts():
                 return self._pool.submit(_work, chunk)
         except BrokenProcessPool as error:
+            # Told where the result is taken, so that a death is dealt with in one place.
             failed: Future[Sequence[R]] = Future()
             failed.set_exception(error)
             return failed
 
     def end(self) -> None:
+        # The children end when the pipe closes; else the wait below lasts as long as their work.
         self._writer.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._reader.close()
@@ -171,6 +174,7 @@ def _prepare(open_worker: Callable[[], Worker[Any, Any]], lifeline: Connection) 
 
 def end_with_parent(lifeline: Connection) -> None:
     """End this process when the other end of `lifeline`, which its parent holds, is closed."""
+    # Nothing is ever sent, so that this returns only when the pipe is closed.
     lifeline.poll(None)
     # Not sys.exit: the main thread may be inside the model for seconds.
     os._exit(1)

@@ -55,6 +55,7 @@ def voting(evaluations: Evaluations, _weights: Weights) -> Neutrosophic:
     """
     mean = mean_of(tuple(evaluations.values()))
     votes = [value.falsehood for value in evaluations.values() if value.falsehood > VOTE_ABOVE]
+    # The published rule; of two evaluations one therefore decides.
     carried = len(votes) >= len(evaluations) / 2
     return Neutrosophic(mean.truth, mean.indeterminacy, max(votes) if carried else mean.falsehood)
 

@@ -73,6 +73,7 @@ def turns_before(given: PromptInput) -> int:
     """Return how many user turns came before this prompt."""
     if given.turn is None:
         return sum(message.role is Role.USER for message in given.history)
+    # To Python a bool is an int.
     if isinstance(given.turn, bool) or not isinstance(given.turn, int) or given.turn < 0:
         raise InputError("turn must be a whole number, 0 for the first.")
     return given.turn

@@ -118,11 +118,13 @@ class FrozenInstinct:
         amps, shapes, judged = before.amplifications, before.shapes, before.judged
         patterns = self._patterns(finding, past, now=now) if use_temporal else {}
         raw = self._base(finding, violated, amps, persona)
+        # After the frames' multiplier: an honest frame does not lessen what the past adds.
         raw += before.inertia + judged.severity + sum(patterns.values())
         if shapes:
             raw += self.parameters.escalation.penalty
         is_hard = self._is_hard(violated, amps, judged)
         return FilReading(
+            # Clamped before it is stored: past harm enters later sums and must not feed on itself.
             harm_score=1.0 if is_hard else min(1.0, raw),
             raw_score=raw,
             violated=violated,
@@ -144,6 +146,7 @@ class FrozenInstinct:
             return finding
         hidden = [find(self._matcher, view.text) for view in views.decoded]
         merged = together([finding, *hidden])
+        # Harmless encoded text, such as a token, evades nothing.
         if not any(part.has_content for part in hidden):
             return merged
         return replace(merged, features={**merged.features, "translation_evasion": 1.0})
@@ -164,6 +167,7 @@ class FrozenInstinct:
                 self.parameters.severity[directive]
                 * persona_weight(self.parameters, persona, directive)
                 * amps[directive]
+                # A directive that is only continued matched no rule here and counts whole.
                 * finding.violated.get(directive, 1.0)
                 for directive in violated
             )
@@ -190,6 +194,7 @@ class FrozenInstinct:
         limits = self.parameters.follow_up
         if "follow_up" in finding.temporal and _says_little(reading, limits):
             reach = len(users) if "revisit" in finding.latent else limits.reach_turns
+            # A slice from -0 on would be the whole list.
             return _last_violated(users[-reach:] if reach else [])
         honest = {"defensive", "legitimate"} & set(finding.contexts)
         if finding.concepts and finding.intents & _ACTING and not honest:

@@ -14,6 +14,7 @@ from promptguard.patterns.pack import joined, letters
 END = "\n"
 """Stands between sentences, with a space on either side; patterns never reach across it."""
 
+# Possessive, and begun only where a run of signs begins: linear on any text.
 _SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s|$)|[。！？…;；]+|\n+")
 _NOT_WORD = re.compile(r"[^\w\n]+|_+")
 _LATIN = re.compile("[a-zß-ɏ]")
@@ -59,6 +60,7 @@ class Matcher:
     def __init__(self, packs: Iterable[Pack]) -> None:
         by_scripts: dict[frozenset[str], list[Entry]] = {}
         for pack in packs:
+            # Rules for scripts that a text does not have are then not searched in it.
             by_scripts.setdefault(pack.scripts, []).extend(pack.entries)
         self._what = _sets(by_scripts, is_light=False)
         self._how = _sets(by_scripts, is_light=True)
@@ -121,6 +123,7 @@ class Reader:
         self._scan = scan
         self._scripts = scripts(scan)
         self.whole = matcher.what(scan, self._scripts)
+        # Most texts match no rule at all and need not be cut.
         self.parts = sentences(scan) if self.whole else []
         self._how: dict[int, tuple[Entry, ...]] = {}
 

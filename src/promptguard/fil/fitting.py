@@ -25,6 +25,7 @@ _GRID: dict[str, tuple[float, ...]] = {
     "cumulative_threshold": (0.25, 0.5, 0.75, 1.0, 1.5, 2.5),
     "escalation_threshold": (0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
 }
+# The best value of one number depends on the others, so that one round is not enough.
 _PASSES = 3
 
 
@@ -91,6 +92,7 @@ def fit_parameters(
     if len({conversation.is_attack for conversation in conversations}) < 2:
         raise DataError("Fitting needs attacks and innocent conversations.")
     engine = layer or FrozenInstinct.load()
+    # Read once: what the texts say does not depend on the numbers that are tried.
     steps = [(_read(engine, item), item.is_attack) for item in conversations]
     settings = _present(engine.parameters)
     before = best = _rates(engine, steps)

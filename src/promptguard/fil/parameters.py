@@ -125,6 +125,7 @@ def _shipped() -> FilParameters:
 def _parse(source: str, name: str) -> FilParameters:
     try:
         body = tomllib.loads(source)
+        # The table also holds `default_weight`, which is a number.
         personas = {key: value for key, value in body["persona"].items() if isinstance(value, dict)}
         parameters = FilParameters(
             version=body["version"],

@@ -89,6 +89,7 @@ def risk_per_directive(
             continue
         left = message.harm_score * decay(now - message.timestamp, parameters.decay)
         for directive in message.fil_violations:
+            # A stored session may name a directive that these parameters do not know.
             risk[directive] += left * parameters.severity.get(directive, 0.0)
     for residue in history.residues:
         severity = parameters.severity.get(residue.directive, 0.0)
@@ -184,6 +185,7 @@ def events_of(directive: str, history: ConversationHistory, window_turns: int) -
     users = [message for message in history.messages if message.role is Role.USER]
     kind = Directive(directive)
     return sum(
+        # A message counts once, however many children of the directive it violates.
         any(counts_for(event, kind) for event in message.fil_violations)
         for message in users[-window_turns:]
     )

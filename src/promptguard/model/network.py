@@ -29,15 +29,19 @@ from promptguard.errors import ModelError
 from promptguard.model.packing import read_packed
 from promptguard.vector import Vector
 
+# Ids of BERT's vocabulary, which the readers' own one extends.
 CLS, SEP = 101, 102
 WINDOW, STRIDE = 160, 120
 MAX_WINDOWS = 24
+# Replies fill a window up to 192 tokens: more of them told nothing on talks and took time.
 CONTEXT, WITH_REPLIES = 256, 192
+# Of a reply a few tokens are enough: both readers judged talks better with 14 than with 44.
 SYSTEM_TOKENS, USER_TOKENS, ASSISTANT_TOKENS, LAST_TOKENS = 40, 48, 14, 80
 TASK_TOKENS = 32
 USER, ASSISTANT, SYSTEM, TOOL = range(4)
 _SPEAKERS = {"user": USER, "assistant": ASSISTANT, "system": SYSTEM, "tool": TOOL}
 BUCKETS = 1 << 18
+# The trained table is laid out by these numbers; with others every bucket is another one.
 _FIRST, _SECOND, _ALONE, _MIX = (
     np.uint64(number)
     for number in (
@@ -70,6 +74,7 @@ def starts_of(length: int, body: int, stride: int) -> list[int]:
     if length <= body:
         return [0]
     starts = list(range(0, length - body + stride, stride))
+    # The last window is moved back to the end of the text, so that it is as full as the others.
     starts[-1] = length - body
     return starts
 
@@ -177,6 +182,7 @@ class Network:
         self._threads = threads
         self._lock = threading.Lock()
         self._session: Any = None
+        # A memory for each thread needs no lock.
         self._memory = threading.local()
 
     def run(self, windows: Sequence[Window]) -> list[WindowLogits]:
@@ -194,6 +200,7 @@ class Network:
         key = (tuple(window[0]), tuple(window[1]))
         known = memory.get(key)
         if known is None:
+            # A window takes milliseconds and a long text has hundreds: others wait for one at most.
             checkpoint()
             known = self._outputs(window)
             memory[key] = known
@@ -226,6 +233,7 @@ def _open(path: Path, packed: Path | None, threads: int) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    # One thread for each worker is the best setting on small machines.
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
@@ -242,6 +250,7 @@ def _open(path: Path, packed: Path | None, threads: int) -> Any:
             f"The embedded model does not load ({type(error).__name__}); "
             "run `promptguard model verify`."
         ) from None
+    # Dropped first, or there would be nothing to give back yet.
     del weights, values
     if packed is not None:
         _give_memory_back()
@@ -272,6 +281,7 @@ class WordPairs:
 
 def load_word_pairs(path: Path) -> WordPairs:
     """Read a table; raises what numpy raises where the file is broken."""
+    # A pickle in a model file could run code.
     with np.load(path, allow_pickle=False) as held:
         found = WordPairs(table=held["table"], units=held["units"])
     if found.table.dtype != np.int8 or found.table.shape != (len(found.units), BUCKETS):

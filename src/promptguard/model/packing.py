@@ -18,6 +18,7 @@ import numpy.typing as npt
 from promptguard.errors import ModelError
 
 BLOCK = 32
+# The lowest code times the largest step is -128, which int8 just holds.
 STEPS = 16
 _LOWEST = 8
 _CODES, _STEPS, _TURNED = ".codes", ".steps", ".turned"
@@ -67,6 +68,7 @@ def unpack(codes: Bytes, steps: Bytes) -> Weights:
     weights[:, 1::2] = codes >> 4
     weights -= _LOWEST
     blocks = weights.reshape(rows // BLOCK, BLOCK, columns)
+    # In place: unpacking decides how much memory loading takes at its peak.
     np.multiply(blocks, steps[:, None].astype(np.int8), out=blocks)
     return weights
 

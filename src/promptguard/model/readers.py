@@ -43,6 +43,7 @@ from promptguard.model.reading import (
 )
 from promptguard.vector import Vector
 
+# The id that BERT's vocabulary gives to what it does not know.
 UNKNOWN = 100
 # The tokenizer is never given more than this, whatever the caller sends: longer texts are cut into
 # segments by the caller, who reads all of them.
@@ -124,7 +125,9 @@ class Readers:
         logits = np.stack([out.message for out in quick])
         logits = logits + np.stack([pairs.logits(ids[1:-1]) for ids in windows])
         worst = int(logits[:, 0].argmax())
+        # Of a long text the thorough reader, many times slower, reads the worst window only.
         further = self._further(_spoken(windows[worst]), thorough)
+        # Over all windows, because an injection hides in one of them.
         highest = logits.max(axis=0)
         attack, manipulative, extractive, harmful = self._blended(
             MESSAGE_OUTPUTS, highest, None if further is None else further.message
@@ -155,6 +158,7 @@ class Readers:
         further = self._further(windows[worst], thorough)
         word = None if further is None else (further.document,)
         (order,) = self._blended(("document",), (quick[worst],), word)
+        # Each window begins with the user's request, which is not part of the document.
         body = [[*ids[ids.index(102) + 1 :]] for ids, _ in windows]
         start, end = self._place(tokens, [[0, *ids] for ids in body], worst)
         return DocumentReading(
@@ -197,6 +201,7 @@ class Readers:
         tokenizer = self._open()[0]
         if len(text) > MAX_CHARS:
             text = text[: MAX_CHARS // 2] + " " + text[-MAX_CHARS // 2 :]
+        # The tokenizer takes UTF-8, which has no form for half a surrogate pair.
         clean = text.encode("utf-8", "replace").decode("utf-8")
         encoded = tokenizer.encode(clean, add_special_tokens=False)
         return _Tokens(ids=encoded.ids, offsets=encoded.offsets)
@@ -204,6 +209,7 @@ class Readers:
     def _open(self) -> tuple[Any, WordPairs, Network, Network | None]:
         if self._opened is None:
             with self._lock:
+                # Another thread may have opened them while this one waited for the lock.
                 if self._opened is None:
                     self._opened = _open(self.artifact, self._threads)
         return self._opened
@@ -236,6 +242,7 @@ def _open(artifact: Artifact, threads: int) -> tuple[Any, WordPairs, Network, Ne
             f"The embedded model does not load ({type(error).__name__}); "
             "run `promptguard model verify`."
         ) from None
+    # The base's own file pads and cuts every text to a fixed length.
     tokenizer.no_padding()
     tokenizer.no_truncation()
     quick = Network(partial(artifact.checked, "quick.onnx"), threads=threads)

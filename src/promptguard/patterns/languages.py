@@ -57,6 +57,7 @@ def add_language(folder: str | Path) -> str:
             _read(path.name, item.stem, item.read_text(encoding="utf-8"))
         elif item.stem not in _OTHER_FILES:
             raise DataError(f"{item} is no section of a language.")
+    # Only now: a folder with a fault in any file is not added at all.
     _added[path.name] = path.resolve()
     forget()
     return path.name

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from promptguard.errors import DataError
 
 _LIST = re.compile(r"\{([a-z_]+)\}")
+# Lists may name lists; a bound keeps one that names itself from growing for ever.
 _MAX_NESTING = 4
 _ASCII_BOUNDARY = r"\b(?:%s)(?:\b|\W|$)"
 _FEW_WORDS = r"(?:[^\s.!?;]+\s){0,4}"
@@ -51,6 +52,7 @@ class Form(StrEnum):
 
 def _accents() -> dict[int, str]:
     table = {}
+    # Small letters only: the text is casefolded before.
     for code in range(0xDF, 0x250):
         plain = unicodedata.normalize("NFD", chr(code))[0]
         if plain != chr(code) and plain.isascii():
@@ -97,6 +99,7 @@ def _canonical(pattern: str, lists: Mapping[str, str], *, has_words: bool) -> st
     text = _with_lists(letters(pattern).replace("'", " ").replace("’", " "), squeezed)
     text = text.replace("'", " ").replace("’", " ").replace("#", r"\n")
     if has_words:
+        # The longest gap first, since each shorter sign is a part of it.
         text = text.replace("~~~", "(?:[^ ]+ )*").replace("~~", r"(?:[^ \n]+ ){0,8}")
         text = text.replace("~", r"(?:[^ \n]+ ){0,3}")
         return " (?:" + text.replace("@", r"[^ \n]*") + ") "
@@ -197,6 +200,7 @@ class _EntryTable(_Texts):
 class _PackTable(_Texts):
     language: str
     version: int
+    # Strict validation takes no string for a member of an enum.
     form: Form = Field(strict=False)
     scripts: tuple[str, ...] = ()
     lists: dict[str, str] = {}
@@ -312,6 +316,7 @@ def any_of(entries: Iterable[Entry]) -> Any:
     try:
         return re2.compile(joined(tuple(entry.pattern for entry in chosen)), _options())
     except re2.error:
+        # One by one, to name the entry that is at fault.
         for entry in chosen:
             compiled(entry.pattern, entry)
         raise
@@ -328,6 +333,7 @@ def compiled(pattern: str, entry: Entry) -> Any:
 def _options() -> Any:
     options = re2.Options()
     options.max_mem = _MAX_MEMORY
+    # RE2 would write the fault to standard error as well.
     options.log_errors = False
     return options
 

@@ -70,6 +70,7 @@ class WordList(Generic[_T]):
         for text, item in terms:
             self._index(fold(text), item)
         self._lengths = tuple(sorted({len(stem) for stem in self._stems}))
+        # The same few thousand words make up most texts.
         self._starts = lru_cache(maxsize=8192)(self._starts_uncached)
 
     def find(self, text: str) -> list[TermMatch[_T]]:
@@ -81,6 +82,7 @@ class WordList(Generic[_T]):
 
     def _spaced(self, text: str) -> Iterator[TermMatch[_T]]:
         tokens = list(_WORD.finditer(text))
+        # Words are keys of a cache, which endless ones would fill.
         words = [token[0][:_LONGEST_WORD] for token in tokens]
         for index, word in enumerate(words):
             for item, rest in self._starts(word):

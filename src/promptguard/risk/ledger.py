@@ -24,6 +24,7 @@ from promptguard.state import Ledger, LedgerEntry, Lock, SessionState
 from promptguard.verdict import Action, ContentFinding, Evidence, Mode
 
 MAX_ENTRIES = 24
+# Smaller gains would only push weightier entries out of the bounded ledger.
 MATERIAL_NATS = 0.01
 CONTENT = "content"
 STEERING = (
@@ -68,8 +69,11 @@ def weigh(
     policy: PolicyConfig,
 ) -> Weighed:
     """Return what evidence and findings on a turn come to; `state` is the session before it."""
+    # An exact sum does not depend on the order of its terms: verdicts are equal bit for bit.
     own = prior + math.fsum(entry.nats for entry in evidence)
+    # A new session has no time yet, and the seconds since the epoch are no pause.
     elapsed_s = now - state.updated if state.updated else 0.0
+    # Of the user's words alone: a poisoned document does not taint the session.
     ledger = add_turn(state.ledger, turn, evidence, own, weights.memory, elapsed_s)
     accumulated = accumulated_risk(ledger, weights.memory)
     mode = weights.modes.mode_for(accumulated, state.mode)
@@ -115,6 +119,7 @@ def _with_contents(
     worst = max(findings, key=lambda finding: finding.risk, default=None)
     if worst is None:
         return evidence, own
+    # Far from even odds a risk is rounded to exactly 0 or 1.
     log_odds = math.log(max(worst.risk, 1e-12)) - math.log(max(1.0 - worst.risk, 1e-12))
     if log_odds <= own:
         return evidence, own
@@ -205,6 +210,7 @@ def action_for(turn: Mode, session: Mode, policy: PolicyConfig, *, is_hard: bool
     own = _strongest(turn, policy)
     carried = _strongest(session, policy)
     if carried.severity > Action.STEER.severity:
+        # A policy without steering does not steer here either.
         carried = Action.STEER if policy.steer_from is not None else Action.ALLOW
     return max(own, carried, key=lambda action: action.severity)
 

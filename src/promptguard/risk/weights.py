@@ -48,6 +48,7 @@ class SignalWeight(_Part):
         """Return the evidence of one score."""
         scale = self.scale_at(turn)
         if self.link == "logit":
+            # A score of exactly 0 or 1 has infinite log-odds.
             kept = min(max(score, 1e-6), 1 - 1e-6)
             value = scale * math.log(kept / (1 - kept))
         else:
@@ -143,6 +144,7 @@ class Weights(_Part):
 
     @model_validator(mode="after")
     def _ordered(self) -> Weights:
+        # `mode_for` and `_prior` walk through these in order and rely on it.
         starts = [start for _, start in self.modes.starts()]
         if starts != sorted(starts):
             raise ValueError("modes must begin in rising order")
@@ -185,6 +187,7 @@ class Weights(_Part):
         )
 
     def _prior(self, share: float, kind: str) -> float:
+        # Shares lie orders of magnitude apart, so that their logarithms are interpolated.
         points = [(math.log(b.share), float(getattr(b, kind))) for b in self.budgets]
         wanted = math.log(share)
         if wanted <= points[0][0]:
@@ -212,6 +215,7 @@ class Weights(_Part):
         A rule score of `block_at`, from which the rules block by themselves, then reaches the
         blocking mode, in a turn at any place and in a document.
         """
+        # What suffices from the lower prior suffices at any turn.
         lowest = min(priors.first, priors.later)
         fil = self._decisive(self.weight_of("fil"), lowest, block_at)
         rules = self._decisive(self.documents["rules"], priors.document, block_at)

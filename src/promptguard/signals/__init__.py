@@ -26,6 +26,7 @@ from promptguard.registry import Registry
 
 SIGNALS: Registry[Signal] = Registry("signal")
 # The file of each signal, in the order in which they are computed.
+# `session` reads the score of `semantic`, and `intent` those of the two shapes of a talk before it.
 _FILES = {
     "semantic": "readings",
     "context": "readings",
@@ -87,6 +88,7 @@ def noisy_or(values: Iterable[float]) -> float:
 
 @cache
 def _registered() -> Registry[Signal]:
+    # Imported here and not above: the files import this package, and importing it loads nothing.
     for file in dict.fromkeys(_FILES.values()):
         import_module(f"promptguard.signals.{file}")
     return SIGNALS

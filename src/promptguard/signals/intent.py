@@ -236,6 +236,7 @@ def _carried(
     previous: tuple[float, ...], prior: tuple[float, ...], forgetting: float
 ) -> tuple[float, ...]:
     """Return the previous posterior with a little of the prior mixed in."""
+    # A stored posterior may come from a version with other intents.
     is_usable = len(previous) == len(prior) and all(
         math.isfinite(share) and share >= 0.0 for share in previous
     )

@@ -75,6 +75,7 @@ class IntentClusters:
         """
         if vector is None or vector.shape != self.middle.shape:
             return None
+        # All embeddings share a large common part, which would make every cosine alike.
         offset = vector - self.middle
         length = float(np.linalg.norm(offset))
         if not 0.0 < length < np.inf:
@@ -260,6 +261,7 @@ def fil(ctx: TurnContext) -> SignalScore:
     if not (reading.violated or reading.features):
         return SignalScore(name="fil", score=0.0)
     score = 1.0 if reading.is_hard else reading.harm_score
+    # Escalation is read from the past alone; a message without any harm must not get the floor.
     if reading.escalation and reading.harm_score > 0.0:
         score = max(score, _fil_tuning().escalation_floor)
     parts = {"harm": reading.harm_score, "counterfactual": reading.counterfactual_severity}

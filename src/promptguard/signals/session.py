@@ -100,6 +100,7 @@ def shape_of(risks: Sequence[float]) -> Shape:
         return Shape(name="short", score=0.0, slope=0.0, rise=0.0, increases=0.0)
     tuning = _trajectory_tuning()
     slope = least_squares_slope(risks)
+    # Over the whole window, so that a slow climb counts like a quick one.
     rise = slope * (len(risks) - 1)
     steps = [b - a for a, b in pairwise(risks)]
     increases = sum(step > tuning.least_step for step in steps) / len(steps)
@@ -118,6 +119,7 @@ def least_squares_slope(values: Sequence[float]) -> float:
     if n < 2:
         return 0.0
     middle = (n - 1) / 2
+    # The sum of the squared distances of 0 to n-1 from their middle.
     spread = n * (n * n - 1) / 12
     return sum((x - middle) * value for x, value in enumerate(values)) / spread
 
@@ -192,6 +194,7 @@ def _timing(ctx: TurnContext, tuning: _BehaviorTuning) -> float:
     profile = ctx.state.profile
     if profile.gap_count < tuning.min_gaps or profile.gap_mean_s <= 0.0:
         return 0.0
+    # Rounding can leave a running sum of squares a little below zero.
     deviation_s = math.sqrt(max(0.0, profile.gap_m2_s) / profile.gap_count)
     if deviation_s < _SAME_CLOCK_S:
         return 0.0
@@ -264,6 +267,7 @@ def response(ctx: TurnContext) -> SignalScore:
     """
     before = zip(ctx.state.recent, ctx.subjects.past, strict=True)
     answered = [(turn, subject) for turn, subject in before if _position(turn) is not None]
+    # Each answer speaks once, in the turn that follows it.
     if not answered or answered[-1][0] is not ctx.state.recent[-1]:
         return SignalScore(name="response", score=0.0)
     last, _ = answered[-1]

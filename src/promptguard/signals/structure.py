@@ -85,8 +85,10 @@ class Structure:
     def find(self, texts: Iterable[str]) -> Findings:
         """Return the features that any of the texts shows, in order of declaration."""
         scans = [scannable(text) for text in texts]
+        # The mark keeps the words on both sides of a quotation from becoming neighbours.
         bare_scans = [_QUOTED.sub(' "…" ', scan) for scan in scans]
         found = self._shown(self.compiled, scans)
+        # Who shows a sentence does not say it: what only quotations show counts less.
         stated = self._shown(found, bare_scans)
         return Findings(stated=stated, quoted=tuple(f for f in found if f not in stated))
 
@@ -138,6 +140,7 @@ def scannable(text: str) -> str:
     blanks squeezed, line ends kept."""
     if len(text) > MAX_CHARS:
         text = text[: MAX_CHARS // 2] + "\n" + text[-MAX_CHARS // 2 :]
+    # RE2 reads UTF-8, which has no form for half a surrogate pair.
     plain = bare(text.encode("utf-8", "replace").decode("utf-8").translate(_SAME))
     return _LINE_ENDS.sub("\n", _BLANKS.sub(" ", plain)).strip()
 

@@ -48,6 +48,7 @@ def subjects_of(
             Subject(terms=subject_terms(turn.key_terms), vector=vector_of(turn.embedding))
             for turn in state.recent
         ),
+        # A long message has matter of its own, even where it also asks to go on.
         is_follow_up=says_so and len(views.plain) <= _subject_tuning().follow_up_chars,
     )
 
@@ -83,6 +84,7 @@ def mean_vector(vectors: Sequence[Vector]) -> Vector:
     known = [vector for vector in vectors if vector.size]
     if not known:
         return _NOWHERE
+    # A stored session may hold vectors of an earlier model beside those of the present one.
     same = [vector for vector in known if vector.size == known[-1].size]
     total = same[0].copy()
     for vector in same[1:]:
@@ -97,6 +99,7 @@ def vector_of(packed: str) -> Vector:
         vector = unpack_vector(packed)
     except ValueError:
         return _NOWHERE
+    # The cache gives the same array to every caller.
     vector.flags.writeable = False
     return vector
 
@@ -238,6 +241,7 @@ def probing(ctx: TurnContext) -> SignalScore:
         return SignalScore(name="probing", score=0.0)
     tuning = _probing_tuning()
     closest = max(attempts, key=lambda attempt: (attempt.likeness, attempt.turn))
+    # Each further attempt takes its share of the doubt that is left, so that no number exceeds 1.
     tries = 1.0 - (1.0 - tuning.first_weight) * (1.0 - tuning.further_weight) ** (len(attempts) - 1)
     is_disguised = closest.is_decoded or bool(ctx.views.disguises)
     score = closest.likeness * tries
@@ -268,6 +272,7 @@ def _attempts(ctx: TurnContext) -> list[_Attempt]:
     earlier = [(turn, then) for turn, then in before if is_turned_down(turn)]
     if not earlier:
         return []
+    # Only the text as written has a vector; what it hides is compared by its terms.
     hidden = [subject_terms(key_terms(view.text)) for view in ctx.views.decoded]
     found = []
     for turn, then in earlier:
@@ -323,6 +328,7 @@ def coherence(ctx: TurnContext) -> SignalScore:
     if ctx.message_risk < tuning.risky:
         return SignalScore(name="coherence", score=0.0, parts={"distance": distance})
     segment, closeness = _nearest_segment(ctx, recent[0].turn, vector)
+    # To be a return, the segment must also be nearer than the recent turns are.
     if segment is not None and closeness >= max(tuning.return_cosine, 1.0 - distance):
         return SignalScore(
             name="coherence",

@@ -31,6 +31,7 @@ from promptguard.text.vocabulary import bare, key_terms
 from promptguard.verdict import SignalScore
 
 _SECTION = "phrases"
+# What keyboards and editors put in place of an apostrophe.
 _SAME = str.maketrans("’‘ʼ`´", "'''''")
 _FENCE = "```"
 _NAMED_TERMS = 4
@@ -78,6 +79,7 @@ def matchable(text: str) -> str:
     Cached for the few calls that one turn makes with the same text.
     """
     if text.isascii():
+        # Neither compatibility forms nor accents occur in ASCII, which most texts are.
         return " ".join(text.lower().split())
     plain = unicodedata.normalize("NFKC", text).translate(_SAME)
     return " ".join(bare(plain).split())
@@ -106,6 +108,7 @@ def phrases_in(text: str) -> frozenset[Phrase]:
     return frozenset(phrase for phrase in _ASKING if says(phrase, read))
 
 
+# A language that is added later must not meet answers given without it.
 on_change(phrases_in.cache_clear)
 
 
@@ -131,6 +134,7 @@ def _frames() -> tuple[frozenset[str], tuple[str, ...]]:
     entries = [entry for pack in packs(_SECTION) for entry in pack.of_kind("frame")]
     words = [word for entry in entries for word in entry.words]
     whole = [word for word in words if not word.endswith("*")]
+    # Key terms of Chinese and Japanese are pairs of characters, so that frames count by theirs.
     pieces = frozenset(term for word in whole for term in (word, *key_terms(word)))
     return pieces, tuple(word[:-1] for word in words if word.endswith("*"))
 
@@ -152,6 +156,7 @@ def classify_reply(text: str) -> ReplyKind:
     or comes only later is partial. An empty answer is none.
     """
     tuning = _reply_tuning()
+    # Idioms go first: "I can't believe how good it is" refuses nothing.
     read = without(Phrase.IDIOM, matchable(text[: tuning.read_chars])).strip()
     if not read:
         return ReplyKind.NONE
@@ -214,10 +219,12 @@ class Lexicon:
         They come in order; offsets are those of the text's matchable form.
         """
         found = self.all_hits(folded)
+        # Whatever comes first here keeps its place against all that overlaps it.
         found.sort(key=lambda hit: (-hit.term.weight, hit.start - hit.end, hit.start))
         starts: list[int] = []
         kept: list[Hit] = []
         for hit in found:
+            # What is kept never overlaps, so that only the two neighbours need to be looked at.
             at = bisect_left(starts, hit.start)
             is_free_before = at == 0 or kept[at - 1].end <= hit.start
             if is_free_before and (at == len(kept) or hit.end <= kept[at].start):
@@ -302,6 +309,7 @@ def keywords(ctx: TurnContext) -> SignalScore:
 
 def _sum(folded: str) -> tuple[float, tuple[Term, ...], str]:
     counts = Counter(hit.term for hit in shipped_lexicon().hits(folded))
+    # Not divided by the length of the text: padding must not dilute a term.
     total = sum((1.0 + math.log(times)) * term.weight for term, times in counts.items())
     ordered = sorted(counts, key=lambda term: (-term.weight, term.text))
     return total, tuple(ordered), ""

@@ -31,6 +31,7 @@ class Encoding:
 
 def _from_bytes(raw: bytes) -> str | None:
     if len(raw) > 8 and not any(raw[1:32:2]):
+        # Latin letters in UTF-16 have a zero in every other byte.
         return _strict(raw, "utf-16-le")
     if len(raw) > 8 and not any(raw[0:32:2]):
         return _strict(raw, "utf-16-be")
@@ -55,6 +56,7 @@ def _begins_like_text(raw: bytes) -> bool:
 
 def _base64(found: str) -> str | None:
     compact = "".join(found.split()).rstrip("=").replace("-", "+").replace("_", "/")
+    # A single sign beyond the groups of four holds no whole byte.
     if len(compact) % 4 == 1:
         compact = compact[:-1]
     try:
@@ -75,6 +77,7 @@ def _base64_pieces(found: str) -> str | None:
 
 def _base32(found: str) -> str | None:
     compact = found.rstrip("=").upper()
+    # So many digits beyond the groups of eight hold no whole byte.
     if len(compact) % 8 in (1, 3, 6):
         compact = compact[:-1]
     if not _begins_like_text(base64.b32decode(compact[:16])):
@@ -120,6 +123,7 @@ def _base85(found: str, values: dict[str, int]) -> str | None:
         if not _begins_like_text(_groups(digits[:20], values)):
             continue
         raw = _groups(digits, values)
+        # What follows the last whole group may be the punctuation of the sentence around it.
         plain = _from_bytes(raw) or _from_bytes(raw[: len(raw) // 4 * 4])
         if plain:
             return plain
@@ -143,6 +147,7 @@ def _groups(digits: str, values: dict[str, int]) -> bytes:
     for at in range(0, len(digits), 5):
         group = [values[digit] for digit in digits[at : at + 5]]
         number = 0
+        # A short group is padded with the highest digit, as the notations prescribe.
         for value in group + [84] * (5 - len(group)):
             number = number * 85 + value
         raw += number.to_bytes(4, "big")[: len(group) - 1] if number < _OVERFLOW else b"\xff"
@@ -185,6 +190,7 @@ def _letter_numbers(found: str) -> str | None:
     if not all(1 <= number <= 26 for word in numbers for number in word):
         return None
     plain = _spelled(["".join(chr(96 + number) for number in word) for word in numbers], 8)
+    # Small numbers in a row are common, so that more is asked of what they spell.
     return plain if plain and reads_like_prose(plain, 3) else None
 
 
@@ -214,6 +220,7 @@ def _morse(found: str) -> str | None:
     return " ".join("".join(filter(None, word)) for word in letters)
 
 
+# The sign before a capital stands for no letter and is dropped.
 _BRAILLE = dict(
     zip("⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵⠀ ⠂⠲⠦⠖⠠", "abcdefghijklmnopqrstuvwxyz  ,.?!\0", strict=True)
 )
@@ -231,6 +238,7 @@ _ALPHABET = (
     "november oscar papa quebec romeo sierra tango uniform victor whiskey whisky xray x-ray "
     "yankee zulu"
 )
+# The longest first, or "juliet" would match the beginning of "juliett".
 _CODE_WORD = "|".join(sorted(_ALPHABET.split(), key=len, reverse=True))
 _CODE_WORD_GAP = r"(?:[ ,.;/|\n-]{1,4}(?:space|stop|break)\b)?[ ,.;/|\n-]{1,4}"
 
@@ -298,6 +306,7 @@ ENCODINGS: tuple[Encoding, ...] = (
         "nato",
         re.compile(rf"(?i)\b(?:{_CODE_WORD})\b(?:{_CODE_WORD_GAP}(?:{_CODE_WORD})\b){{5,}}"),
         _nato,
+        # The vowels, of which any sentence has one.
         hints=_titled("alpha", "alfa", "echo", "india", "oscar", "uniform", "yankee"),
     ),
     Encoding(

@@ -43,6 +43,7 @@ def _tags(run: str) -> str | None:
 def _selectors(run: str) -> str | None:
     """Read each variation selector as the byte of its number; one after an emoji is ordinary."""
     codes = [ord(char) for char in run if _is_selector(char)]
+    # Emoji bring selectors of two kinds, one for text and one for pictures, however many there are.
     if len(codes) < _MIN_BYTES or len(set(codes)) < 3:
         return None
     raw = bytes(code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16 for code in codes)
@@ -52,6 +53,7 @@ def _selectors(run: str) -> str | None:
 def _bits(run: str) -> str | None:
     """Read two kinds of zero-width characters as the bits of bytes, whichever kind is one."""
     signs = "".join(filter(_is_bit, run))
+    # Some writers part the letters by a third sign, without which two kinds are left.
     for digits in (signs, signs.translate(_SEPARATORS)):
         kinds = sorted(set(digits))
         if len(kinds) != 2 or len(digits) < _MIN_BITS:

@@ -32,6 +32,7 @@ _CJK = re.compile(r"[぀-ヿ㐀-鿿가-힣]")
 _LEET = re.compile(r"(?<![\w@$!|])[A-Za-z]*+[0134578@$!|][A-Za-z0134578@$!|]*+(?![\w@$])")
 _LEET_SIGNS = "0134578@$!|"
 _DIGITS = str.maketrans("0134578@$!|", "oieastbasil")
+# A one and its look-alikes stand for an i or for an l, so that both are tried.
 _DIGITS_L = str.maketrans("0134578@$!|", "oleastbasll")
 _SHORT_LEET = re.compile(r"(?<!\S)(?:[A-Za-z][0134!]|[1!45][A-Za-z]|4)(?!\S)")
 _SHORT = {
@@ -43,6 +44,7 @@ _INSIDE = re.compile(
     r"[a-z][0134578@$!|]+[a-z]|(?<![!|])[013457][a-z]{3,}$|[a-z].*[013457@$].*[013457@$]"
 )
 _LONGEST_WORD = 32
+# Hangul fillers and Khmer inherent vowels are no format characters and yet show nothing.
 _HIDDEN_SIGNS = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
@@ -54,10 +56,13 @@ _CONTROL = re.compile(f"[{_CONTROL_SIGNS}]+")
 _UNSEEN = re.compile(f"[{_HIDDEN_SIGNS}{_CONTROL_SIGNS}\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = "\u0300-\u036f\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff"
+# Ordinary spelling sets at most two marks on a letter, as Vietnamese does.
 _THREE_MARKS = re.compile(f"[{_MARK}]{{3}}")
 _PILE = re.compile(f"(?<=[{_MARK}]{{2}})[{_MARK}]+")
 _MARKS = re.compile("[\u0300-\u036f]+")
+# Halfwidth voiced sound marks count as letters, and are combining marks once normalised.
 _LONG_UNLETTERED = re.compile(r"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){31,}")
+# A mark is composed with the ASCII letter before it.
 _STRETCH = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 _FANCY = re.compile(
     "[\u1d00-\u1d25\u2460-\u24ff\U0001d400-\U0001d7ff\U0001f110-\U0001f189\U0001f1e6-\U0001f1ff]"
@@ -115,6 +120,7 @@ def _joined(match: re.Match[str]) -> str:
     gap = _ANY_SPACE if _SIGN.search(run) else _WIDE_GAP
     pieces = ["".join(_LETTER.findall(piece)) for piece in gap.split(run)]
     if _CJK.search(run):
+        # A short phrase of Korean words of one syllable each is ordinary.
         is_hangul_prose = "가" <= run[0] <= "힣" and not _SIGN.search(run) and len(run) < 12
         return run if is_hangul_prose else "".join(pieces)
     if all(is_word(piece) for piece in pieces if len(piece) > 1) and max(map(len, pieces)) > 2:
@@ -167,6 +173,7 @@ def strip_hidden(text: str) -> Stripped:
         return Stripped(text, Origin())
     if not _UNSEEN.search(text):
         return Stripped(text, Origin())
+    # One character for one, so that all places stay as they are.
     seen = _SURROGATE.sub("\ufffd", text)
     runs = [(match[0], *match.span()) for match in _HIDDEN.finditer(seen)]
     # The flags of England, Scotland and Wales are a black flag with tags.
@@ -221,6 +228,7 @@ def normalised(text: str, max_chars: int) -> Normalised:
     """Return a text with hidden characters removed and disguised spellings undone."""
     stripped = strip_hidden(text)
     letters, undone = plain_letters(stripped.text)
+    # NFKC makes up to eighteen characters of one.
     plain = letters[:max_chars]
     return Normalised(
         stripped=stripped,
@@ -348,6 +356,7 @@ def _unstacking(text: str) -> Iterator[Edit]:
 
 
 def _casefolding(text: str) -> Iterator[Edit]:
+    # Casefolding looks at no neighbours, so that it can be told character by character.
     for position, char in enumerate(text):
         folded = char.casefold()
         if folded != char:
@@ -366,6 +375,8 @@ _ASCII_STEPS = (
     _Step("spaced", unspace, unspacing),
     _Step("leet", unleet),
 )
+# Long piles of marks take quadratic time to compose, so that they are thinned first. Spelling
+# comes last: it is recognised by words, which need plain letters.
 _STEPS = (
     _Step("", _thinned, _thinning),
     _Step("styled", _composed, _composing),

@@ -54,6 +54,7 @@ class Origin:
 def edit(text: str, edits: Iterable[Edit]) -> tuple[str, Origin]:
     """Return `text` with the ordered, disjoint `edits` made, and the way back."""
     pieces: list[str] = []
+    # A long text may have hundreds of thousands of edits; machine integers keep them small.
     starts, sources = array("q"), array("q")
     position = length = 0
     for start, end, replacement in edits:

@@ -144,6 +144,7 @@ def _undoing(escape: Escape) -> Callable[[re.Match[str]], str]:
 def _stretches(text: str, escape: Escape) -> Iterator[tuple[int, int]]:
     start = end = escapes = 0
     for match in escape.pattern.finditer(text):
+        # The slice is bounded, or escapes far apart would take quadratic time.
         if escapes and not _is_near(text[end : min(match.start(), end + _MAX_TOKEN)]):
             if escapes >= _MIN_ESCAPES:
                 yield _widened(text, start, end)
@@ -206,6 +207,7 @@ ESCAPES = (
     ),
     Escape("octal", "\\", re.compile(r"(?:\\[0-3]?[0-7]{2})+"), _octal),
     Escape("html", "&#", re.compile("(?:&#[xX]?[0-9A-Fa-f]{1,6};)+"), unescape),
+    # `bytes.fromhex` passes over the line ends of soft breaks.
     Escape("quoted_printable", "=", re.compile("(?:=[0-9A-F]{2}|=\r?\n)+"), _hexadecimal),
 )
 
@@ -282,6 +284,7 @@ def _undo_letters(run: str) -> Iterator[tuple[str, str]]:
     for method, table in _TABLES:
         if not known.isdisjoint(probe.translate(table).split()):
             plain = run.translate(table)
+            # With two dozen shifts tried, chance fits one more easily.
             if reads_like_prose(plain, 3 if method.startswith("caesar") else 2):
                 yield method, plain
                 return
@@ -333,6 +336,7 @@ def merged(views: list[DecodedView]) -> tuple[DecodedView, ...]:
 
 def _one_layer(text: str) -> Iterator[DecodedView]:
     """Yield what reads like language, and carriers: plain characters that may hide more."""
+    # The first notation that fits a stretch keeps it; they come with the narrowest alphabet first.
     taken = bytearray(len(text))
     for method, written, start, end in _undone(text):
         if taken.find(1, start, end) >= 0 or written == text[start:end]:

@@ -68,6 +68,7 @@ def reads_like_language(text: str) -> bool:
     letters = sum(map(len, latin)) + others
     if letters < _LETTER_SHARE * visible or not _is_readable(text):
         return False
+    # There is no vocabulary for other scripts; several different letters must do.
     if others >= _MIN_OTHERS and others >= letters - others and len(set(found)) >= _MIN_OTHERS:
         return True
     longest = max((len(word) for word in latin if is_word(word)), default=0)
@@ -90,14 +91,17 @@ def segment(letters: str) -> str | None:
     """Return run-together `letters` as known words, fewest first; None where it cannot be."""
     known = known_words()
     folded = bare(letters)
+    # Casefolding makes two letters of some, and the places would no longer fit.
     if len(folded) != len(letters):
         return None
     best: list[tuple[int, int] | None] = [(0, 0)] + [None] * len(folded)
     for end in range(1, len(folded) + 1):
         for start in range(max(0, end - 16), end):
             before = best[start]
+            # The vocabulary holds words of two letters or more.
             if before is None or (folded[start:end] not in known and folded[start:end] != "a"):
                 continue
+            # Words of two letters fit nearly any run, so that they cost more than longer ones.
             cost = before[0] + (1 if end - start > 2 else 3)
             current = best[end]
             if current is None or cost < current[0]:

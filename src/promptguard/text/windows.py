@@ -29,6 +29,7 @@ def windows(text: str, size: int = SIZE, overlap: int = OVERLAP) -> Iterator[Win
     It shares about `overlap` characters with the next, so that a sentence cut in two is whole in
     one of them. Time is linear in the text, for a fixed ratio of size to overlap.
     """
+    # A piece may end at half its size; a larger overlap would hardly get on.
     if not 0 <= overlap <= size // 4:
         raise InputError("A window's overlap must be between 0 and a quarter of its size.")
     start = 0

@@ -57,6 +57,7 @@ class ContentJudge:
         self, index: int, origin: str, text: str, offset: int, task: str
     ) -> ContentFinding:
         views = read_text(text)
+        # A content stands for itself: the session's past violations are the user's.
         rules = self.instinct.assess(views, now=0.0, use_temporal=False)
         reading = self._read(views, task)
         log_odds = self.prior + self._nats(reading, rules, views) + self._bare(views)
@@ -100,13 +101,16 @@ class ContentJudge:
             return 0.0
         readings = self.encoder.read_messages(views.texts[:MAX_VIEWS])
         worst = max(max(r.manipulative, r.extractive) for r in readings)
+        # Only adds: a text that reads harmless as a message keeps its full risk as a document.
         return max(0.0, self.weights.documents["bare"].nats(worst))
 
     def _nats(self, reading: DocumentReading | None, rules: FilReading, views: TextViews) -> float:
         weights = self.weights.documents
+        # What counts is an order that is not the user's, not whether the matter is unpleasant.
         override = rules.harm_score if _ORDERS & set(rules.violated) else 0.0
         nats = weights["rules"].nats(override)
         if views.decoded:
+            # Encoded data is ordinary in documents; hiding weighs only where it hid an order.
             nats += weights["hidden"].nats(1.0 if override else 0.0)
         return nats + (weights["order"].nats(reading.order) if reading is not None else 0.0)
 
@@ -136,6 +140,7 @@ class HarmlessContents:
     def learn(self, tenant: str, judged: Sequence[ComparableMessage], verdict: Verdict) -> None:
         """Remember which of the last contents of a turn were harmless."""
         findings = verdict.content[len(verdict.content) - len(judged) :]
+        # A turn that could not be judged has no findings, and nothing is learned from it.
         for item, finding in zip(judged, findings, strict=False):
             if finding.action is Action.ALLOW and not finding.is_truncated:
                 self._known[_known_as(tenant, item)] = None

@@ -62,6 +62,7 @@ def exchanges_of(messages: Sequence[Message]) -> tuple[Exchange, ...]:
             continue
         if message.role is Role.ASSISTANT:
             if made:
+                # A greeting of the assistant before any question answers nothing and is left out.
                 made[-1] = _answered(made[-1], message.content)
             is_open = False
             continue
@@ -82,8 +83,10 @@ def prefix_hashes(exchanges: Sequence[Exchange], system: str) -> list[bytes]:
     names: list[bytes] = []
     chain = system
     for exchange in exchanges:
+        # Half a surrogate pair in the system prompt has no UTF-8 form.
         link = f"{chain}\0{exchange.digest}".encode("utf-8", "replace")
         names.append(hashlib.blake2b(link, digest_size=16).digest())
+        # The answer counts from the next name on: a beginning is looked up before it has one.
         chain = f"{names[-1].hex()}\0{content_hash(exchange.reply or '')}"
     return names
 
@@ -133,6 +136,7 @@ def unseen(given: Sequence[Exchange], stored: Sequence[RecordedTurn]) -> tuple[E
     digests = [exchange.digest for exchange in given]
     if "" in known:  # nothing was kept that a message could be recognised by
         return tuple(given[-1:])
+    # The longest overlap first: a message said several times also fits a shorter one.
     for count in range(min(len(digests), len(known)), 0, -1):
         if digests[:count] == known[-count:]:
             new = tuple(given[count:])
@@ -174,9 +178,11 @@ def _is_developers(message: object) -> bool:
 
 def _noted(message: Any) -> Any:
     if isinstance(message, dict):
+        # A tool's result in the Responses API has its text in `output`.
         return {**message, "output" if "output" in message else "content": STRIPPED}
     if isinstance(message, Message):
         return replace(message, content=STRIPPED)
+    # Messages of other libraries, such as LangChain's, are pydantic models.
     return message.model_copy(update={"content": STRIPPED})
 
 
@@ -202,6 +208,7 @@ def _stored(entries: Sequence[TranscriptEntry]) -> RecordedTurn:
     hashes = [*(e.content_hash for e in entries if e.role is Role.USER), *contents]
     findings = verdict.content if verdict is not None else ()
     return RecordedTurn(
+        # With `store_text: off` no hashes are kept, and no turn can be recognised.
         digest=_digest(hashes) if all(hashes) else "",
         is_answered=any(e.role is Role.ASSISTANT for e in entries),
         verdict=verdict,

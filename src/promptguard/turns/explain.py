@@ -71,8 +71,10 @@ def forget(state: SessionState, turns: frozenset[int]) -> SessionState:
     return replace(
         state,
         ledger=replace(state.ledger, entries=kept),
+        # Hysteresis would carry over the mode that the forgotten turns led to.
         mode=Mode.SAFE,
         lock=None,
+        # Only remembered turns are asked about; those have not left a residue yet.
         recent=tuple(record for record in state.recent if record.turn not in turns),
         escalations=tuple(event for event in state.escalations if event.turn not in turns),
     )
@@ -89,6 +91,7 @@ def _without(
     if verdict.action not in STOPPING or single.action in STOPPING:
         return None
     heavy = sorted(before.recent, key=lambda record: (-record.turn_risk, -record.turn))
+    # Every trial is a whole judgement, so that sets are not searched exhaustively.
     order = [record.turn for record in heavy]
 
     def passes(removed: frozenset[int]) -> bool:

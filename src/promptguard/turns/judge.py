@@ -107,7 +107,9 @@ class TurnJudge:
         self, state: SessionState, turn: TurnInput, *, now: float
     ) -> tuple[Verdict, SessionState]:
         """Return the verdict on one more turn, and the state with that turn recorded."""
+        # A replay of thousands of turns can be ended, or made to wait, between two of them.
         checkpoint()
+        # A clock that runs backwards is held still: no age or pause is ever negative.
         ctx = self.context_of(state, turn, now=max(now, state.updated))
         # A turn of an agent's loop brings contents and no words: the user did nothing in it.
         scores = self._scores(ctx) if turn.text.strip() or not turn.contents else ()
@@ -136,6 +138,7 @@ class TurnJudge:
         """
         entry = self._further(verdict.turn, judged)
         score = SignalScore(name=JUDGE, score=judged, reason=entry.reason)
+        # `weigh` adds the riskiest content's entry itself; kept here it would count twice.
         own = tuple(e for e in verdict.evidence if e.signal != CONTENT)
         revised = weigh(
             state,
@@ -209,6 +212,7 @@ class TurnJudge:
         """Return every signal's score; each sees the scores of those before it."""
         scores: list[SignalScore] = []
         earlier: dict[str, float] = {}
+        # The context holds this very dictionary, which grows while the signals are computed.
         seen = replace(ctx, earlier=earlier)
         for name, signal in self.signals:
             score = bounded(_score(name, signal, seen))
@@ -302,6 +306,7 @@ class TurnJudge:
         worst = max(range(len(texts)), key=lambda index: readings[index].attack)
         chosen = readings[worst]
         if thorough:
+            # The thorough reader takes several times as long, so that it gets one text only.
             chosen = self.encoder.read_messages([texts[worst]], thorough=True)[0]
         return replace(chosen, embedding=readings[0].embedding)
 
@@ -310,6 +315,7 @@ class TurnJudge:
     ) -> ContextReading | None:
         if self.encoder is None:
             return None
+        # A text of nothing but invisible characters has an empty plain form.
         said = [*said_before(state), Message(role=Role.USER, content=views.plain or turn.text)]
         system = system_of(state, turn)
         return self.encoder.read_context(said, system=system, thorough=thorough)
@@ -322,6 +328,7 @@ def _score(name: str, signal: Signal, ctx: TurnContext) -> SignalScore:
     except PromptGuardError:
         raise
     except Exception as error:
+        # The kind alone: another package's message may quote what the user wrote.
         raise EvaluationError(f"The signal {name!r} failed: {type(error).__name__}.") from error
 
 

@@ -81,6 +81,7 @@ def _found(ctx: TurnContext, own_risk: float, findings: Sequence[ContentFinding]
     first, *others = (tags for attack, tags in _TAGS.items() if attack in attacks)
     yield from first
     if ctx.views.decoded or ctx.views.disguises:
+        # Before the other attacks, or the bound on tags would cut it off.
         yield OBFUSCATION
     for tags in others:
         yield from tags

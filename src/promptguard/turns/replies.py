@@ -27,6 +27,7 @@ from promptguard.verdict import Action, Mode
 
 QUOTED_WORDS = 12
 _WORD = re.compile(r"\w+")
+# A full stop inside a word, as in an address or a version, ends no sentence.
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?=\S)[^.!?\n]*)*")
 _SECRECY = re.compile(
     r"\b(secret|passwords?|passphrase|passcode|code|pin|token|credentials?|api.?key|key|"
@@ -112,6 +113,7 @@ def _runs(text: str) -> Iterator[int]:
     """Yield a hash of every run of QUOTED_WORDS words."""
     words = [word.casefold() for word in _WORD.findall(text)]
     for at in range(len(words) - QUOTED_WORDS + 1):
+        # A hash takes the room of a number instead of twelve words; it holds in this process only.
         yield hash(tuple(words[at : at + QUOTED_WORDS]))
 
 
@@ -191,6 +193,7 @@ class ReplyWatch:
         # Models send emoji in halves, one surrogate per chunk.
         text = without_lone_surrogates(self._tail + piece)
         self.reason = self._violation(text, known) or self._detail(text, known)
+        # Kept as received: the other half of a surrogate pair may come with the next piece.
         self._tail = (self._tail + piece)[-_DETAIL_CHARS:]
         return self.is_bad
 

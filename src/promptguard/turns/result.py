@@ -102,6 +102,7 @@ def remember(
     recent = (*before.recent, record)
     residues = before.residues
     for leaving in recent[:-RECENT_TURNS]:
+        # What leaves the window goes on counting at the decay floor: nothing is wholly forgotten.
         residues = fold_residue(residues, leaving)
     recent = recent[-RECENT_TURNS:]
     return replace(
@@ -119,6 +120,7 @@ def remember(
             before.escalations, ctx.fil, escalation, turn=ctx.turn, now=ctx.now
         ),
         entered=entered_after(before, verdict),
+        # A turn without words has no scores; the posterior then stays as it was.
         intent=_intent_of(verdict) or before.intent,
         history_rewrites=before.history_rewrites + int(ctx.history_rewritten),
     )
@@ -134,6 +136,7 @@ def with_verdict(
         mode=verdict.mode,
         action=verdict.action,
     )
+    # The first verdict has been counted already.
     was, now = after.recent[-1].action is Action.BLOCK, verdict.action is Action.BLOCK
     return replace(
         after,
@@ -229,6 +232,7 @@ def summary_of(turn: TurnRecord) -> TopicSummary:
 def merged(left: TopicSummary, right: TopicSummary) -> TopicSummary:
     """Return two neighbouring segments as one."""
     spans = [part.last_turn - part.first_turn + 1 for part in (left, right)]
+    # Terms of both sides alternate, so that the bound does not cut the newer ones off.
     terms = dict.fromkeys(t for pair in zip(left.key_terms, right.key_terms) for t in pair)  # noqa: B905  the shorter list ends it
     return TopicSummary(
         first_turn=left.first_turn,
@@ -268,6 +272,7 @@ def with_gap(profile: SessionProfile, ctx: TurnContext) -> SessionProfile:
         return profile
     gap = max(0.0, ctx.now - ctx.state.recent[-1].timestamp)
     count = profile.gap_count + 1
+    # Welford's method: mean and variance in constant memory, however long the session.
     off = gap - profile.gap_mean_s
     mean = profile.gap_mean_s + off / count
     return replace(

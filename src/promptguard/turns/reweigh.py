@@ -16,6 +16,7 @@ from promptguard.turns.contents import DEFINITIONS
 from promptguard.turns.judge import ALLOWANCE, TurnJudge
 from promptguard.verdict import Action, ContentFinding, SignalScore, Verdict
 
+# Far from even odds a risk is rounded to exactly 0 or 1, whose log-odds are infinite.
 _LEAST = 1e-12
 
 

@@ -128,6 +128,7 @@ def named_in(spans: Iterable[Span]) -> str:
 
 
 def _why(verdict: Verdict) -> str:
+    # The id of a child directive is longer than its parent's, and the child says more.
     by_directive = _DIRECTIVES.get(max(verdict.directives, key=len, default=""), "")
     by_tag = next((_BY_TAG[tag] for tag in verdict.tags if tag in _BY_TAG), "")
     # One directive is against overriding instructions and against revealing them.

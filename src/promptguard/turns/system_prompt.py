@@ -15,10 +15,12 @@ from promptguard.text.normalize import fold
 MAX_CHARS = 600
 OPENING_CHARS = 80
 READ_CHARS = 20_000
+# Chinese and Japanese sentences follow each other without a blank.
 _SENTENCE = re.compile(r"(?<=[.!?。！？؟।])\s+|(?<=[。！？])|\n+")
 _PROTECTING = ("rule.", "protected.")
 
 
+# An application sends the same prompt with every request.
 @lru_cache(maxsize=256)
 def focused(system: str) -> str:
     """Return the opening of `system` and its protecting and forbidding sentences, cut to a bound.
