@@ -25,6 +25,7 @@ from promptguard.usage import Usage
 _LOG = logging.getLogger(__name__)
 _BUSY_S = 5.0
 _ROW_OVERHEAD_BYTES = 200
+# Below the limit, or every further entry would evict again.
 _EVICT_TO = 0.9
 _EVICT_BATCH = 256
 # The total is kept by triggers, so that every process sees one sum and no query scans the table.
@@ -102,6 +103,7 @@ class JudgementCache:
         if row is None:
             return None
         if row[1] + self._ttl_s <= now:
+            # By its age too: another process may have written it anew meanwhile.
             db.execute("DELETE FROM judgement WHERE key = ? AND created = ?", (key, row[1]))
             return None
         db.execute("UPDATE judgement SET used = ? WHERE key = ?", (now, key))
@@ -129,6 +131,7 @@ class JudgementCache:
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T], *, default: T) -> T:
         with self._lock:
+            # Once more for a connection that was lost, or a file that was just put aside.
             for _ in range(2):
                 try:
                     return work(self._open())
@@ -151,6 +154,7 @@ class JudgementCache:
             )
             self._connection = db
             db.execute("PRAGMA journal_mode=WAL")
+            # A cache may lose its last entries to a power cut; it need not wait for the disk.
             db.execute("PRAGMA synchronous=NORMAL")
             db.executescript(_SCHEMA)
         return self._connection
@@ -243,6 +247,7 @@ def _judgement(raw: str) -> LayerJudgement | None:
 
 
 def _transaction(db: sqlite3.Connection) -> sqlite3.Connection:
+    # The lock for writing at once: one taken after a read fails where another process wrote.
     db.execute("BEGIN IMMEDIATE")
     return db
 
@@ -256,6 +261,7 @@ def _count(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _is_corrupt(error: Exception) -> bool:
+    # A locked file or a full disk raises a subclass, and the file is sound.
     return isinstance(error, sqlite3.DatabaseError) and not isinstance(
         error, sqlite3.OperationalError | sqlite3.ProgrammingError | sqlite3.IntegrityError
     )

@@ -21,6 +21,7 @@ from promptguard.protocols import Judge, LayerJudgement, LayerTask
 from promptguard.usage import Usage
 
 DAY_S = 24 * 3600.0
+# Session ids are chosen by callers, who must not be able to fill the memory.
 _SESSIONS_REMEMBERED = 100_000
 
 
@@ -76,6 +77,7 @@ class Budget:
         if usage is None:
             self._count_session(session, -1)
             return
+        # A judge that does not count its calls was asked all the same.
         calls = max(1, usage.calls)
         cost = usage.cost_usd + usage.unpriced_calls * self._dearest_usd
         self._count_session(session, calls - 1)
@@ -95,6 +97,7 @@ class Budget:
             _, calls, cost = self._day.popleft()
             self._calls -= calls
             self._spent_usd -= cost
+        # Taking floats away again leaves a rest behind, which would add up over the days.
         if not self._day:
             self._spent_usd = 0.0
 

@@ -119,6 +119,7 @@ class LlmJudge:
 def messages_for(task: LayerTask, marker: str) -> tuple[Message, ...]:
     """Return what the model is sent: rules and question first, then the blocks of data."""
     prompt = evaluation_prompt(task.evaluation_type)
+    # Not `format`, because the text holds braces of JSON.
     rules = frame().text.replace("{question}", prompt.text).replace("{marker}", marker)
     facts = json.dumps({"layer": task.layer, "turns_before": task.turn})
     blocks = [_block(marker, "facts", facts)]

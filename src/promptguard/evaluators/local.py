@@ -121,6 +121,7 @@ class LocalJudge:
     def _ayni_relational(self, reading: LayerReading, _task: LayerTask) -> _Finding:
         semantic, structural = self._semantic(reading), self._structural(reading)
         grounds = [self._ground(reading, kind) for kind in ("manipulative", "harmful")]
+        # With `>=` here and `>` in the other view, exactly one of them leads.
         falsehood = _within(reading.verdict, semantic, is_leading=semantic >= structural)
         return _valued(reading, falsehood), _sentence(grounds, reading)
 
@@ -268,6 +269,7 @@ def _has_no_reply(task: LayerTask) -> bool:
 
 def falsehood_of(probability: float, threshold: float) -> float:
     """Return a falsehood that grows with the probability and is 0.65 at its threshold."""
+    # At 0 or 1 two knots of the line would coincide.
     bar = min(max(threshold, 1e-6), 1.0 - 1e-6)
     near, falsehood = _NEAR
     return _along(((0.0, 0.0), (near * bar, falsehood), (bar, DECISION), (1.0, 1.0)), probability)

@@ -191,6 +191,7 @@ def _layer_result(item: JudgedLayer, config: PromptGuardConfig) -> LayerResult:
 def _merged(item: JudgedLayer, config: PromptGuardConfig) -> Neutrosophic:
     values = {opinion.evaluation_type: opinion.value for opinion in item.opinions}
     if not values:
+        # A judge's failure is no reason to trust; the default is for layers nobody has to judge.
         return UNEVALUATED if item.was_asked else TRUSTED_DEFAULT
     if item.text.priority.is_trusted:
         return item.opinions[0].value
@@ -223,7 +224,9 @@ def _detection_f(result: LayerResult, config: PromptGuardConfig) -> float:
     if config.decision_threshold is not None or None in decisions:
         return threshold
     if any(decisions):
+        # A lenient merge may lie below the threshold, and the judge blocks all the same.
         return min(threshold, result.value.falsehood)
+    # Beyond any falsehood: the judge lets the layer pass whatever the merge makes of it.
     return math.nextafter(1.0, 2.0)
 
 

@@ -149,6 +149,7 @@ async def all_or_none(work: Iterable[Coroutine[object, object, T]]) -> tuple[T, 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(item) for item in work]
     except BaseExceptionGroup as failures:
+        # Raised below, outside of the handler, so that the group does not become its context.
         first = _first(failures)
     else:
         return tuple(task.result() for task in tasks)
@@ -179,6 +180,7 @@ async def _asked(judge: Judge, task: LayerTask, *, has_limit: bool) -> LayerJudg
     except TimeoutError:
         if has_limit:
             raise
+        # Without a limit of ours it was the judge's own, which is a failure like any other.
         raise _failed(judge, task, "it took too long") from None
     except PromptGuardError as error:
         raise _failed(judge, task, str(error)) from error

@@ -109,6 +109,7 @@ class BatchingReader:
         return await asyncio.shield(asyncio.wrap_future(future))
 
     def _enqueue(self, layer: LayerInput) -> tuple[Future[LayerReading], bool]:
+        # The length tells where the content ends and the context begins.
         named = f"{len(layer.content)} {layer.content}{layer.context}"
         key = hashlib.sha256(named.encode("utf-8", "surrogatepass")).digest()
         with self._lock:
@@ -137,6 +138,7 @@ class BatchingReader:
     def _next_batch(self) -> list[tuple[bytes, LayerInput]]:
         with self._lock:
             batch, self._waiting = self._waiting[:BATCH_TEXTS], self._waiting[BATCH_TEXTS:]
+            # Under the queue's lock: who enqueues after an empty batch starts the work anew.
             self._is_busy = bool(batch)
             done = [key for key, future in self._futures.items() if future.done()]
             for key in done[: max(0, len(done) - REMEMBERED)]:
@@ -145,6 +147,7 @@ class BatchingReader:
 
     def _fail(self, keys: Sequence[bytes], error: Exception) -> None:
         with self._lock:
+            # A failure is not remembered, so that the next caller tries again.
             futures = [self._futures.pop(key) for key in keys]
         for future in futures:
             future.set_exception(error)

@@ -83,6 +83,7 @@ def _split_thoughts(reply: str) -> tuple[str, str]:
 
 def _without_blocks(reply: str, marker: str) -> str:
     mark = re.escape(marker)
+    # A block that the answer leaves open reaches to its end.
     return re.sub(
         rf"\[{mark} (?!end\])[^\]\n]*\].*?(?:\[{mark} end\]|\Z)", "", reply, flags=re.DOTALL
     )
@@ -100,6 +101,7 @@ def _objects(text: str) -> Iterator[JsonObject]:
         try:
             item, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
+            # A brace of prose, or nesting too deep to parse; an object may begin at the next one.
             end = position + 1
         else:
             yield cast("JsonObject", item)
@@ -111,6 +113,7 @@ def _is_planted(item: JsonObject, planted: tuple[set[float], ...]) -> bool:
 
 
 def _has_numbers(item: JsonObject) -> bool:
+    # To Python a bool is an int.
     return all(
         isinstance(item.get(key), int | float) and not isinstance(item[key], bool) for key in _KEYS
     )

@@ -63,6 +63,7 @@ def as_text(value: object) -> str:
 
 
 def _walk(row: Mapping[str, object], path: str) -> object:
+    # A column of a table may have a dot in its name.
     if path in row:
         return row[path]
     found: object = row

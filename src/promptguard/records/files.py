@@ -20,6 +20,7 @@ from promptguard.records.record import Fault, Record, id_of, record_from
 STDIN = "-"
 _SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 _CONTAINERS = ("data", "records", "rows", "items")
+# The limit of `csv` is 128 KiB, less than a conversation; more than this fits no C long on Windows.
 _MAX_CELL = 2**31 - 1
 _BROKEN = (OSError, EOFError, zlib.error)
 
@@ -84,6 +85,7 @@ def _rows(path: str) -> Iterator[Row]:
         yield from _parquet_rows(path)
         return
     with _opened(path) as raw:
+        # By content, because standard input has no name to tell it by.
         is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw) if is_packed else raw)
         yield from _stream_rows(stream, _suffix(path))
@@ -94,6 +96,7 @@ def _opened(path: str) -> Iterator[io.BufferedReader[Any]]:
     if path == STDIN:
         reader = io.BufferedReader(cast("io.RawIOBase", sys.stdin.buffer))
         yield reader
+        # Closing the reader would close standard input itself.
         reader.detach()
         return
     try:
@@ -120,6 +123,7 @@ def _line_rows(stream: Iterable[bytes]) -> Iterator[Row]:
     number = 0
     try:
         for number, line in enumerate(stream, start=1):
+            # Some editors begin a file with a byte order mark, which JSON does not allow.
             text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             if text.strip():
                 yield number, _json_value(text)
@@ -161,6 +165,7 @@ def _table_rows(stream: IO[bytes], delimiter: str) -> Iterator[Row]:
             reader = csv.DictReader(text, delimiter=delimiter)
             for row in reader:
                 number = reader.line_num
+                # `DictReader` puts surplus cells under the key None.
                 yield number, InputError("The row has too many cells.") if None in row else row
     except (UnicodeDecodeError, csv.Error):
         yield number + 1, InputError("The table cannot be read from here on.")

@@ -96,6 +96,7 @@ def _messages(row: Mapping[str, object], fields: FieldMap) -> tuple[Message, ...
     for name in ("request", "body"):
         inner = row.get(name)
         if isinstance(inner, Mapping):
+            # Inside a logged request the API's own names hold, whatever was mapped for the row.
             return _messages(inner, FieldMap()) + _answer(row)
     text = fields.find_text(row)
     if text is None and "input" in row:

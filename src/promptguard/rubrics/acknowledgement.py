@@ -24,6 +24,7 @@ def find_acknowledgement(text: str, language: LanguageRules) -> Span | None:
 
 
 def _is_denied(start: int, end: int, folded: str, language: LanguageRules) -> bool:
+    # A denial in the sentence before is about something else.
     before = _SENTENCE_START.split(folded[max(0, start - _BEFORE) : start])[-1]
     after = folded[end : end + _AFTER]
     denials = language.denials

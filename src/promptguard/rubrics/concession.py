@@ -210,6 +210,7 @@ def _is_on_fact(
     if any(language.pressure[name].fits(sentence) for name in _ASIDE):
         return False
     common = objection.claim & proposition_of(passage, language).words
+    # A claim of one word cannot have two in common.
     return len(common) >= min(patterns.min_granted, len(objection.claim))
 
 
@@ -246,6 +247,7 @@ def _around(at: Span, text: str, language: LanguageRules) -> tuple[str, str]:
     folded = fold(text)
     stops = [stop.end() for stop in language.questions["stop"].pattern.finditer(folded)]
     start = max((stop for stop in stops if stop <= at.start), default=0)
+    # The end twice, for a passage whose sentence is the last one.
     ends = (*(stop for stop in stops if stop > at.end), len(folded), len(folded))
     return folded[start : ends[0]], folded[start : ends[1]]
 

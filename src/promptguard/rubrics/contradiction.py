@@ -92,6 +92,7 @@ def _pairs(
     turns: Sequence[Turn], reach: int, same_question: SameQuestion | None
 ) -> Iterator[tuple[Turn, Turn]]:
     """Yield the comparable pairs; each turn meets only the last `reach` clear ones before it."""
+    # Bounded, so that the cost grows with the number of turns and not with its square.
     before: deque[Turn] = deque(maxlen=reach)
     for second in turns:
         checkpoint()
@@ -110,6 +111,7 @@ def _judged(
 ) -> ContradictionVerdict:
     admitted = [turn for turn in turns if turn.acknowledgement is not None]
     for found, verdict, says in (
+        # A contradiction anywhere decides before a hint, even one that comes earlier.
         (reversals, RubricVerdict.CONTRADICTION, "says"),
         (hints, RubricVerdict.HINT, "seems to say"),
     ):

@@ -68,6 +68,7 @@ def _clauses(folded: str, language: LanguageRules) -> Iterator[tuple[int, int]]:
 
 
 def _facts_of(text: str, start: int, end: int, language: LanguageRules) -> Iterator[Fact]:
+    # Folding keeps every place, so that bounds found in folded text hold in the text itself.
     clause = fold(text[start:end])
     for wording, stated in language.stated(clause):
         on = _first_of(stated, language)

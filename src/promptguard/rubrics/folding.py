@@ -27,6 +27,7 @@ def fold(text: str) -> str:
     plain = text.translate(_TABLE)
     lowered = plain.lower()
     if len(lowered) != len(plain):
+        # The dotted capital I becomes two characters, which would move all places after it.
         lowered = "".join(low if len(low := char.lower()) == 1 else char for char in plain)
     if lowered.isascii():
         return lowered

@@ -20,6 +20,7 @@ def language_of(text: str, patterns: RubricPatterns) -> LanguageRules | None:
     """Return the rules for `text`, or None where its language is not covered or not to be told."""
     folded = fold(text)
     if _KANA.search(folded):
+        # Kana comes first: Japanese shares the Han characters with Chinese.
         return patterns.languages.get("ja")
     if len(_HAN.findall(folded)) * 4 > len(_WORD.findall(folded)):
         return patterns.languages.get("zh")
@@ -55,6 +56,7 @@ def _leading(folded: str, patterns: RubricPatterns) -> str | None:
             for code, language in patterns.languages.items()
         }
     )
+    # Otherwise a language without rules would be taken for its nearest relative that has some.
     counts[_OTHER] = sum(word in patterns.foreign_words for word in words)
     (best, most), (_, second) = counts.most_common(2)
     return best if most > second else None

@@ -169,6 +169,7 @@ class LanguageRules:
 
     def found(self, folded: str) -> Iterator[tuple[Wording, Match]]:
         """Yield every wording in a folded text, overlapping ones too."""
+        # One pass tells which of the many wordings occur; only those are looked for by place.
         ids = {entry.id for entry in self.prefilter.match(folded)}
         for wording in self.wordings:
             if wording.entry.id in ids:
@@ -286,6 +287,7 @@ def _group(entry: Entry) -> Group:
 
 def _pressure(pack: Pack) -> Mapping[str, Group]:
     found = {entry.name: _group(entry) for entry in pack.of_kind("pressure")}
+    # Giving way is judged by all of them together; a language has every group or none.
     if found and found.keys() != set(_PRESSURE):
         raise DataError(f"{pack.language}/rubric.toml needs all of {', '.join(_PRESSURE)}.")
     return found

@@ -129,6 +129,7 @@ def _all_matches(piece: str, language: LanguageRules) -> list[_Evidence]:
 def _without_overlaps(found: list[_Evidence]) -> list[_Evidence]:
     def order(item: _Evidence) -> tuple[int, float, bool, int]:
         return (
+            # The longest first: "should not" covers "should". Of equals the negative counts.
             item.start - item.end,
             -item.wording.strength,
             item.side is not Side.NO,
@@ -188,6 +189,7 @@ def points_down(wording: str, language: LanguageRules) -> bool:
 
 def _clause(item: _Evidence, text: str, language: LanguageRules) -> str:
     """Return the words around a wording, up to where another clause begins."""
+    # Bounded, because every stating wording of an answer asks for its clause.
     text = text[: item.end + _CLAUSE_CHARS]
     folded = fold(text)
     bounds = language.questions["clause"].pattern
@@ -203,6 +205,7 @@ def _is_asked(item: _Evidence, piece: str) -> bool:
     if item.wording.kind is Kind.LEAD:
         return False
     end = _SENTENCE_END.search(piece, item.end)
+    # What the assistant asks in return takes no side.
     return end is not None and end[0] == "?"
 
 

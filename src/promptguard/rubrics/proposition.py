@@ -46,6 +46,7 @@ def proposition_of(text: str, language: LanguageRules) -> Proposition:
     signs: dict[str, int] = {}
     words: set[str] = set()
     rest = folded
+    # From the end, so that the places of those before stay valid.
     for start, end, (name, sign) in reversed(found):
         rest = f"{rest[:start]} {rest[end:]}"
         if sign:

@@ -122,6 +122,7 @@ def _language(
     opening = answer[: 2 * patterns.window_chars]
     own = language_of(opening, patterns)
     is_han = own is not None and own.code == "zh"
+    # A short Japanese answer may be written without any kana.
     is_japanese = is_han and whole is not None and whole.code == "ja"
     return own if shows_language(opening, patterns) and not is_japanese else whole
 
@@ -174,6 +175,7 @@ def _stance(
     if reading.statement is not None:
         return _stated_stance(reading, reading.statement.text, asks, language)
     if reading.kind not in _ON_CLAIMS:
+        # Two opposites in one question turn it twice: "is it wrong to ban it?".
         return asks, Stance(prod(asks.signs.values()), is_yes)
     claim = proposition_of(asked, language)
     is_stated = reading.kind is Kind.AGREEMENT

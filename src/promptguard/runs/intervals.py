@@ -32,6 +32,7 @@ def measure(value: float | None, draws: npt.NDArray[np.float64]) -> Measure:
     Values that never vary when drawn again (every attack above every benign case) say nothing
     of the uncertainty, so there is no interval then.
     """
+    # A round that drew no case of the group has no value.
     usable = draws[np.isfinite(draws)]
     if value is None or not usable.size:
         return Measure(value=value)
@@ -74,6 +75,7 @@ def wilson(hits: int, n: int, *, z: float = Z95) -> tuple[float, float]:
     share, square = hits / n, z * z
     centre = (share + square / (2 * n)) / (1 + square / n)
     half = z / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    # Rounding would leave the bound slightly off 0, and likewise off 1.
     low = 0.0 if hits == 0 else max(0.0, centre - half)
     high = 1.0 if hits == n else min(1.0, centre + half)
     return low, high

@@ -31,6 +31,7 @@ class Journal:
     ) -> None:
         self.path = path
         self.settings_file = settings_file or path.with_name(path.name + ".run")
+        # In the form in which they are read back, where tuples are lists, to compare equal.
         self._settings: dict[str, object] = json.loads(json.dumps(settings))
         self._is_synced = is_synced
         self._file: BinaryIO | None = None

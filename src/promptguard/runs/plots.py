@@ -16,6 +16,7 @@ from promptguard.runs.svg import Point, colour, drawing, element, label, polylin
 WIDTH, HEIGHT, MARGIN = 360, 300, 46
 _DET_TICKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8)
 _PLAIN_TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
+# At rates of 0 and 1 the normal deviate is infinite.
 _DEEPEST = 0.0005
 _CELL, _NAMES_LEFT, _NAMES_TOP = 46, 150, 130
 

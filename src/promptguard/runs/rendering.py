@@ -144,6 +144,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("promptguard", "data/templates"),
         autoescape=select_autoescape(["html"]),
+        # A misspelt name in a template is an error and not an empty cell.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -55,6 +55,7 @@ def least_cases(share: float) -> int:
 def conformal(scores: Sequence[float], share: float) -> Conformal:
     """Return the threshold for a budget; DataError says how many cases are needed."""
     n = len(scores)
+    # A product that should be whole must not be lifted to the next number by its last digit.
     rank = math.ceil((n + 1) * (1 - share) - 1e-9)
     if rank > n or not n:
         raise DataError(
@@ -77,6 +78,7 @@ def upper_share(n: int, rank: int, confidence: float = CONFIDENCE) -> float:
     by halving, on the binomial sum that equals its distribution function.
     """
     low, high = 0.0, 1.0
+    # Sixty halvings go below the last digit of a float.
     for _ in range(60):
         middle = (low + high) / 2
         if _binomial_upto(n, n - rank, middle) > 1 - confidence:
@@ -92,6 +94,7 @@ def _binomial_upto(n: int, most: int, share: float) -> float:
         return 1.0
     if share >= 1.0:
         return float(most >= n)
+    # In logarithms: the coefficients for thousands of cases exceed any float.
     hit, miss = math.log(share), math.log1p(-share)
     return math.fsum(
         math.exp(
@@ -231,6 +234,7 @@ def write_weights(weights: Weights, path: Path) -> None:
 
 
 def _rounded(part: Mapping[str, object]) -> dict[str, object]:
+    # TOML has no null.
     return {name: _round(value) for name, value in part.items() if value is not None}
 
 

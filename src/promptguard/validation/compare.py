@@ -16,6 +16,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
     n = only_first + only_second
     if not n:
         return 1.0
+    # In logarithms, because powers of a half and factorials leave the range of floats.
     log_half = n * math.log(0.5)
     tail = math.fsum(
         math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + log_half)

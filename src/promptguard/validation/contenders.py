@@ -132,6 +132,7 @@ def _merges(asked: PromptGuardConfig, types: tuple[str, ...]) -> tuple[Contender
 
 def outcomes_to_line(outcomes: tuple[Outcome, ...]) -> str:
     """Return the outcomes of one case as one line of JSON."""
+    # Most fields of most outcomes have their defaults, and a journal has a line for every case.
     return _OUTCOMES.dump_json(outcomes, exclude_defaults=True).decode()
 
 

@@ -134,6 +134,7 @@ def _attack_turn(record: Record, turns_from: int) -> int | None:
         return None
     turns = sum(message.role is Role.USER for message in record.messages)
     try:
+        # Tables spell whole numbers as 3.0 where a column has gaps.
         turn = int(float(record.attack_turn)) - turns_from + 1
     except (ValueError, OverflowError):
         turn = 0

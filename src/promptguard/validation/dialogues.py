@@ -95,6 +95,7 @@ def _shuffled(case: Case, rng: random.Random) -> Case:
 
 
 def _messages(step: Step) -> Iterator[Message]:
+    # Without its time: in another order the clock would run backwards.
     yield Message(role=Role.USER, content=step.turn.text)
     for content in step.turn.contents:
         yield Message(role=Role.TOOL, content=content.text)

@@ -23,6 +23,7 @@ FIRST_STEP, LAST_STEP = 0.5, 0.1
 PASSES = 8
 LEAST_OF_KIND = 20
 LEAST_TURNS = 3
+# A few extreme cases, such as vetoed ones, must not make up the whole loss.
 _SURE = 8.0
 
 Flags = npt.NDArray[np.bool_]
@@ -76,6 +77,7 @@ def fit(matrix: ScoreMatrix, start: Weights, *, passes: int = PASSES) -> Weights
             if found < least - 1e-6:
                 best, least = tried, found
         priors = blocking_priors(matrix, best, start)
+        # Under other priors the same weights have another loss.
         least = loss(best, priors)
         if before - least < 1e-4:
             step /= 2
@@ -100,6 +102,7 @@ def blocking_priors(matrix: ScoreMatrix, weights: Weights, present: Weights) -> 
         nats = nats[np.isfinite(nats)]
         if nats.size < LEAST_OF_KIND:
             return otherwise
+        # The next case above and no value between two, so that the share is not exceeded.
         return float(bar - np.quantile(nats, 1 - share, method="higher"))
 
     first = prior(Kind.FIRST, old.first)
@@ -182,6 +185,7 @@ def _scales(matrix: ScoreMatrix, weights: Weights) -> list[tuple[str, str]]:
 def _rescaled(weights: Weights, signal: str, name: str, change: float) -> Weights:
     old = weights.signals[signal]
     before = float(getattr(old, name))
+    # Scales are positive and differ in size, so that they move by factors.
     scale = before * math.exp(change)
     # A score is at most 1: beyond its limit a linear scale would only blur it to yes and no.
     scale = min(scale, max(old.limit, before)) if old.link == "linear" else scale

@@ -85,6 +85,7 @@ def within(judged: Sequence[Judged], pool: Redrawn) -> Drawn:
     attack, benign = scores_of(judged, is_attack=True), scores_of(judged, is_attack=False)
     if min(attack.size, benign.size) < LEAST_OF_BOTH:
         return None, np.zeros(0)
+    # A generator of its own: the result does not depend on what was measured before.
     rng = np.random.default_rng(attack.size * 7919 + benign.size)
     draws = [
         roc_auc(rng.choice(attack, attack.size), np.sort(rng.choice(benign, benign.size)))
@@ -110,6 +111,7 @@ def _over_defence(judged: Sequence[Judged], pool: Redrawn) -> Measure:
 def _ratio(part: float, whole: float, drawn_part: Scores, drawn_whole: Scores | float) -> Measure:
     if not whole:
         return Measure()
+    # Rounds without a single alarm divide by zero; `measure` leaves them out.
     with np.errstate(invalid="ignore", divide="ignore"):
         return measure(part / whole, np.asarray(drawn_part / drawn_whole, dtype=float))
 

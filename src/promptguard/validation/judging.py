@@ -43,6 +43,7 @@ class CaseJudge:
         asking: dict[str, list[Contender]] = {}
         for contender in contenders:
             if isinstance(contender.settings, PromptGuardConfig):
+                # Contenders that differ only in types and merge are answered by one evaluation.
                 key = config_hash(_question_of(contender.settings, ("any",)))
                 asking.setdefault(key, []).append(contender)
             else:

@@ -154,6 +154,7 @@ def _judge(
         config.model_copy(
             update={
                 "evaluation_type": version.evaluation_type,
+                # One type is merged alike by all; the configured merge may want weights.
                 "ensemble_strategy": "max_falsehood",
                 "weights": {},
             }

@@ -12,6 +12,7 @@ from promptguard.risk.weights import Priors, Weights
 from promptguard.validation.score_trace import Kind, ScoreTrace
 
 Array = npt.NDArray[np.float64]
+# Above any sum of evidence, and finite: quantiles between infinities are undefined.
 VETO = 50.0
 
 
@@ -60,6 +61,7 @@ def peaks(matrix: ScoreMatrix, weights: Weights, priors: Priors) -> Array:
     """Return the highest log-odds that each trace reaches; a vetoed one stands above all."""
     odds = _nats(matrix, weights) + priors.later
     odds[matrix.starts] += priors.first - priors.later
+    # `reduceat` needs a turn in every trace; conversations without one become no trace.
     found: Array = np.maximum.reduceat(
         np.maximum(odds, matrix.documents + priors.document), matrix.starts
     )

@@ -65,6 +65,7 @@ def record_traces(
 
     The thorough reader is asked where the present weights ask it.
     """
+    # What the present weights block would enter the scores of later turns, as in `probing`.
     off = {"block_from": None, "review_from": None, "content_from": None}
     scoring = config.model_copy(update={"policy": config.policy.model_copy(update=off)})
     opener = partial(_open, openers or Openers(), scoring)

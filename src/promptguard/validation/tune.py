@@ -142,6 +142,7 @@ def _require_enough(traces: Sequence[ScoreTrace]) -> None:
 
 
 def _folds(traces: Sequence[ScoreTrace], folds: int, seed: int) -> Iterator[list[int]]:
+    # Sorted before it is shuffled: the order of a set differs from process to process.
     groups = sorted({trace.group for trace in traces})
     random.Random(seed).shuffle(groups)
     fold_of = {group: place % folds for place, group in enumerate(groups)}
@@ -154,6 +155,7 @@ def _certainty(old: Array, new: Array, is_attack: Flags, sources: Names, seed: i
     attacks, benign = np.flatnonzero(is_attack), np.flatnonzero(~is_attack)
     wins = 0
     for _ in range(ROUNDS):
+        # Drawn apart, so that every round has as many of each.
         drawn = np.concatenate([rng.choice(attacks, attacks.size), rng.choice(benign, benign.size)])
         redrawn = is_attack[drawn], sources[drawn]
         wins += quality_of(new[drawn], *redrawn).mean > quality_of(old[drawn], *redrawn).mean
@@ -207,6 +209,7 @@ def _budgets(
             for kind, odds in known.items()
             if len(odds) >= least_cases(share)
         }
+        # A threshold at the veto's own value means that the rules alone exceed the budget.
         if Kind.FIRST not in bounds or any(b.threshold > VETO / 2 for b in bounds.values()):
             continue
         moved = {kind: getattr(centre, kind) + bar - b.threshold for kind, b in bounds.items()}
