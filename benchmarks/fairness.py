@@ -105,6 +105,7 @@ async def _measured(base: str, options: argparse.Namespace) -> Measured:
         done = {name: context.Value("i", 0) for name in (ORDINARY, *ATTACKERS)}
         others = context.Process(target=_attack, args=(base, options, done), daemon=True)
         others.start()
+        # The attackers' process takes a while to start and to open its connections.
         await asyncio.sleep(3.0)
         loaded = await _converse(honest, options.seconds)
         others.terminate()
@@ -163,6 +164,7 @@ async def _over_and_over(
 ) -> None:
     async with _client(base, name) as client:
         while True:
+            # A refused or lost request of an attacker is part of the attack.
             with suppress(httpx.HTTPError):
                 await ask(client)
                 done[name].value += 1

@@ -94,6 +94,7 @@ class Talk:
     async def run(self) -> None:
         """Let every conversation come to its end, and every trouble happen."""
         limits = httpx.Limits(max_connections=self.connections)
+        # Waiting for a free connection is no fault of a guard.
         timeout = httpx.Timeout(PATIENCE_S, pool=None)
         async with (
             httpx.AsyncClient(limits=limits, timeout=timeout) as client,
@@ -132,6 +133,7 @@ class Talk:
                 if answer.status_code == 200:
                     return
                 if answer.status_code < 500:
+                    # Not a guard's fault but ours, which no repetition would mend.
                     answer.raise_for_status()
             self.retried += 1
             at += 1

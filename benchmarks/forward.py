@@ -44,6 +44,7 @@ def main() -> None:
         inputs = {"ids": ids, "speakers": np.zeros_like(ids), "mask": np.ones_like(ids)}
         bare, whole = [], []
         for number in range(REPEATS):
+            # In turns, so that what else the machine does hits both alike.
             bare.append(timed(partial(session.run, None, inputs)))
             whole.append(timed(partial(readers.read_messages, [texts[number % len(texts)]])))
         deep = [

@@ -184,11 +184,13 @@ async def load(base: str, plan: Plan) -> Load:
         # One client for many connections would look at all of them for each request.
         clients = [
             await stack.enter_async_context(
+                # Nothing here speaks TLS, whose certificates each client would load.
                 httpx.AsyncClient(base_url=base, timeout=60, verify=False, trust_env=False)
             )
             for _ in range(plan.connections)
         ]
         opening: Said = {"role": "user", "content": "warm up"}
+        # Connections are opened before the clock starts.
         await asyncio.gather(*(ask(client, [opening]) for client in clients))
         start = time.perf_counter()
         await asyncio.gather(*(converse(client, start + plan.seconds) for client in clients))

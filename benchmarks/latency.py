@@ -31,6 +31,7 @@ def timed(judge: TurnJudge, talk: Sequence[Message]) -> Iterator[float]:
     began = time.perf_counter()
     for _ in walk(judge, steps_of(talk)[:MOST_TURNS]):
         yield (time.perf_counter() - began) * 1e3
+        # Only now: what the caller did with the value is no part of the next turn.
         began = time.perf_counter()
 
 

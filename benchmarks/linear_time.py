@@ -39,6 +39,7 @@ from promptguard.text.read import TextViews, decode, read_text
 from promptguard.text.vocabulary import key_terms, reads_like_language, reads_like_prose, segment
 from promptguard.text.windows import windows
 
+# Twice the time is linear and four times quadratic; the rest is noise of the machine.
 MOST = 2.6
 FULL = (20_000, 160_000, 500_000)
 QUICK = (32_000,)
@@ -192,6 +193,7 @@ def _ratio(length: int, function: str, family: str) -> tuple[float, float]:
     ratios, long = [], 0.0
     for _ in range(REPEATS):
         short, long = (_seconds(function, family, size) for size in (length, 2 * length))
+        # Below this the clock and the allocator decide, not the text.
         ratios.append(long / short if long > _TOO_SHORT_S else 2.0)
         if ratios[0] <= MOST:
             break
@@ -204,6 +206,7 @@ def _seconds(function: str, family: str, length: int) -> float:
     matchable.cache_clear()
     # The collector walks all that the process holds, which is no work on this text.
     gc.disable()
+    # Time of this process alone, so that others on the machine do not count.
     began = time.process_time()
     FUNCTIONS[function](text)
     seconds = time.process_time() - began

@@ -127,6 +127,7 @@ def compared(published: Report | None, now: Report) -> int:
             print(f"{key:32} {each.measure.value:9.4f}")
         print("No numbers are published yet; --publish writes these.")
         return 1
+    # A drop on other records would say nothing of the engine.
     if published.manifest.files != now.manifest.files or published.cases != now.cases:
         print("The published numbers are of other data; they cannot be held against these.")
         print(f"Published: {published.manifest.sample or 'all cases'}.")
@@ -149,6 +150,7 @@ def compared(published: Report | None, now: Report) -> int:
 def tolerance(held: Headline) -> float:
     """Return how far a number may be worse: a quarter of its interval, and no less than noise."""
     low, high = held.measure.low or 0.0, held.measure.high or 0.0
+    # These are counted per thousand; all other numbers are shares.
     scale = 1000 if held.key.endswith("per_1000") else 1
     return max(LEAST_TOLERANCE * scale, SLACK * (high - low))
 

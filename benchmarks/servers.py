@@ -104,6 +104,7 @@ def running_litellm(python: Path, upstream: str, folder: Path) -> Iterator[str]:
     options = ["--config", str(config), "--host", "127.0.0.1", "--port", str(_free_port())]
     command = [str(python), "-c", _LITELLM, *options, "--log_config", str(logs)]
     env = {
+        # Nothing else of our environment reaches it, such as proxies or keys.
         "PATH": os.environ.get("PATH", ""),
         "HOME": str(folder),
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -145,6 +146,7 @@ def _quiet_logs() -> dict[str, object]:
 
 def _free_port() -> int:
     with socket.socket() as probe:
+        # LiteLLM does not say which port the system chose, so that one is looked for before.
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 

@@ -110,6 +110,7 @@ def measure_speed(*, turns: int, long_turns: int) -> Speed:
     judge.encoder.embed(("ready",))
     load_s = time.perf_counter() - start
     turn_ms, model_ms = time_turns(judge, turns)
+    # A peak never falls again, so that it is taken before the thorough reader is loaded.
     memory_mib = peak_memory_mib()
     early = state_after(judge, EARLY_TURN - 1)
     late = state_after(judge, long_turns - 1)
@@ -162,12 +163,14 @@ def _time_again(asked: Sequence[Callable[[], object]]) -> float:
             ask()
         return (time.perf_counter() - began) * 1e3
 
+    # The readers remember windows for each thread.
     with ThreadPoolExecutor(max_workers=1) as fresh:
         return fresh.submit(ask_all).result()
 
 
 def state_after(judge: TurnJudge, turns: int) -> SessionState:
     """Return a session of `turns` turns, read by a quick stand-in for the model."""
+    # Ten thousand turns with the real readers would take minutes.
     quick = replace(judge, encoder=FakeEncoder())
     state = SessionState(session_id="bench")
     for number in range(turns):
@@ -209,6 +212,7 @@ def time_evaluate() -> list[float]:
 def peak_memory_mib() -> float:
     """Return the most memory that this process held."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts bytes here, Linux kibibytes.
     return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
 
 

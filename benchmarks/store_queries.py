@@ -61,6 +61,7 @@ def questions(sessions: int) -> dict[str, SessionQuery | TurnQuery | OverviewQue
 async def _measure(url: str, sessions: int) -> None:
     store = open_store(url)
     began = time.perf_counter()
+    # The workers draw from one iterator: sessions are made as they are stored, not all in memory.
     waiting = iter(_sessions(sessions))
 
     async def work() -> None:

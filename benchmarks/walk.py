@@ -44,6 +44,7 @@ class Walk:
 
     def enter(self, frame: FrameType) -> None:
         """Count one call of a function of ours."""
+        # Comprehensions and lambdas belong to the function that a reader sees.
         if id(frame) in self._frames or frame.f_code.co_name.startswith("<"):
             return
         self._frames[id(frame)] = frame
@@ -60,6 +61,7 @@ class Recorder:
     def __init__(self) -> None:
         self._walk: Walk | None = None
         self._lock = threading.Lock()
+        # Holds for threads begun later, the next line for this one.
         threading.setprofile(self._on_event)
         sys.setprofile(self._on_event)
 
@@ -142,6 +144,7 @@ def scanned_record(recorder: Recorder) -> Walk:
     )
     judge = open_judge(ControllerConfig())
     record = Record(id="walked", messages=messages, file="walk", number=1)
+    # Once before, so that loading is not part of the walk.
     line_of(judge, record)
     with recorder.walk() as walk:
         line_of(judge, record)

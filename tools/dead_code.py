@@ -84,6 +84,7 @@ def is_reported(item: Item) -> bool:
         return False
     if item.typ == "variable":
         line = Path(item.filename).read_text("utf-8").splitlines()[item.first_lineno - 1]
+        # Indented, it is a field or a member, which is read by name from data files.
         return not line.startswith(" ")
     return item.typ != "attribute"
 

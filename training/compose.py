@@ -162,6 +162,7 @@ def composed(rows: list[Row], given: Insertions, rng: random.Random) -> list[Row
     for source, found in by_source.items():
         for number, row in enumerate(found[:PER_SOURCE]):
             made += _pair(row, given, rng, f"doc-{source}-{number}")
+    # Only sentences of documents may fill other fields: a user's request would be an order there.
     lines = statements(innocent)
     if lines:
         for number in range(SHORT_RESULTS if len(rows) > 20_000 else SHORT_RESULTS // 10):
@@ -223,6 +224,7 @@ def _short_pair(
     seed = rng.random()
     made = []
     for label, sentence in enumerate(chosen):
+        # The same seed for both, so that they get the same shell.
         task, body = shells(random.Random(seed), line, sentence)
         made.append(
             _row(lang, "" if seed < MASKED_TASK else task, body, label, name, "composed_results")

@@ -3,9 +3,9 @@
     python -m training.concept_weights .train/data src/promptguard/data/concept_weights.json
 
 A logistic regression of "this message is an attack" on the concepts it names and on pairs of them,
-over the training messages in every language, each source and label weighing alike. Concepts of
-innocent frames may only lower the odds, hazards alone are kept from raising them much: a word
-is not yet an attack.
+over the training messages in every language, each source and label weighing by the root of its
+size. Concepts of innocent frames may only lower the odds; hazards, evasions and protected things
+may only raise them.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def main() -> None:
     at, columns = np.array(cells).T
     matrix = csr_matrix((np.ones(len(at)), (at, columns)), shape=(len(rows), len(kept)))
     labels = np.array([row["attack"] for row in rows], dtype=float)
+    # By the root of its size a large source counts more, but does not drown the small ones.
     sizes = Counter((row["source"], row["attack"]) for row in rows)
     weights = np.array([sizes[(row["source"], row["attack"])] ** -0.5 for row in rows])
     for label in (0, 1):

@@ -63,6 +63,7 @@ def talks(path: Path, rng: random.Random) -> list[Talk]:
     """Return some conversations of at least two user turns, those of authored pairs first."""
     records = [record for record in read(path) if record["kind"] == "multi"]
     rng.shuffle(records)
+    # After the shuffle, which a stable sort keeps within each half.
     records.sort(key=lambda record: not record.get("pair"))
     found = []
     for record in records[:MAX_CONVERSATIONS]:

@@ -21,6 +21,7 @@ def optimiser_of(network: Network, rate: float, decay: float) -> torch.optim.Ada
     top = network.shape.layers - 1
     for name, parameter in network.named_parameters():
         if "head" in name:
+            # The heads begin untrained, the encoder with the weights of its base.
             own = rate * 8
         else:
             depth = top - int(name.split(".")[1]) if name.startswith("layers.") else top + 1
@@ -66,6 +67,7 @@ class Course:
     def _set_rates(self) -> None:
         share = min(1.0, self.share)
         factor = (
+            # Reaches the whole rate at the end of the warm-up, where the cosine begins.
             0.04 + 9.6 * share
             if share < WARM_UP
             else 0.5 * (1 + math.cos(math.pi * (share - WARM_UP) / (1 - WARM_UP)))

@@ -166,6 +166,7 @@ def turns_of(options: Any, calibration: dict[str, Any], *, both: bool) -> Exampl
             sources.append(row["source"])
             firsts.append(len(users) == 1)
     y, s = np.array(labels), np.array(sources)
+    # The engine holds scores within a millionth of 0 and 1, which are these log-odds.
     clipped = np.clip(np.array(values), -13.8, 13.8)
     return Examples(clipped, y, s, even(s, y), np.array(firsts), np.zeros(len(y), bool))
 
@@ -200,6 +201,7 @@ def fitted(data: Examples) -> np.ndarray:
         return float(value + STRENGTH * (p**2).sum()), columns.T @ off + 2 * STRENGTH * p
 
     width = data.values.shape[1]
+    # Left free, a signal that goes with a stronger one could end up speaking for innocence.
     bounds = [(0.0, None)] * width + [(None, None)] * 2
     start = np.append(np.full(width, 0.3), [0.0, 0.0])
     found: np.ndarray = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
@@ -215,6 +217,7 @@ def prior_for(nats: np.ndarray, sources: np.ndarray, share: float) -> float:
     weights = np.array([1 / max(counts[s], FEW) for s in sources.tolist()])
     order = np.argsort(-nats)
     reached = np.cumsum(weights[order]) / weights.sum()
+    # Just below the prior that blocks the record at the bound.
     return BLOCK - float(nats[order][np.searchsorted(reached, share)]) - 1e-6
 
 

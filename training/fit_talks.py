@@ -108,6 +108,7 @@ def turns_of(judge: TurnJudge, data: Path, name: str) -> list[Turn]:
         verdicts = [verdict for verdict, _ in walk(judge, steps_of(said)[:MAX_TURNS])]
         for index, verdict in enumerate(verdicts):
             label = label_of(record, index, len(verdicts))
+            # First turns have scales of their own, from the step before.
             if index and label is not None:
                 scores = {score.name: score.score for score in verdict.scores}
                 is_twin = bool(record.get("pair")) or "matched" in record["category"]
@@ -147,6 +148,7 @@ def main() -> None:
     for name, scale in zip(SIGNALS, held, strict=True):
         body["signals"][name]["later"] = round(scale, 4)
     body["signals"]["context"]["limit"] = CONTEXT_LIMIT
+    # Where a signal names no limit, the default of `SignalWeight` holds.
     limits = np.array([body["signals"][name].get("limit", 8.0) for name in SIGNALS])
     nats = np.clip(values * np.array(held), -limits, limits).sum(1)
     highest: dict[tuple[str, str], float] = defaultdict(lambda: -math.inf)
@@ -158,6 +160,7 @@ def main() -> None:
     kinds = {turn.talk: turn.kind for turn in turns}
     tops: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for (talk, source), value in highest.items():
+        # A talk that holds an attack says nothing of innocent ones, not even by its harmless turns.
         if talk not in attacked:
             tops[kinds[talk]].append((source, value))
     for budget in body["budgets"]:

@@ -1,4 +1,4 @@
-"""Step 1b: a small dictionary, English to 22 languages, learned from the sentence pairs.
+"""Step 1b: a small dictionary, English to 19 languages, learned from the sentence pairs.
 
     python -m training.glossary DATA/parallel.jsonl.gz .train/glossary.json.gz
 
@@ -53,6 +53,7 @@ def translation_shares(
     shares = np.ones(len(links))
     for _ in range(ROUNDS):
         weight = shares[link]
+        # Each word of the translation shares itself out among the English words of its sentence.
         weight = weight / np.bincount(place, weight)[place]
         counts = np.bincount(link, weight, len(links))
         shares = counts / np.bincount(owner, counts)[owner]
@@ -84,6 +85,7 @@ def learned(pairs: Iterable[tuple[str, str]]) -> Entries:
     found: Entries = defaultdict(list)
     for (a, b), share in forth.items():
         tie = share * back.get((b, a), 0.0)
+        # A word that is the same in both languages would replace nothing.
         if tie >= LEAST_TIE and seen[names[a]] >= LEAST_COUNT and names[a] != theirs_by_id[b]:
             found[names[a]].append((theirs_by_id[b], round(tie, 3)))
     return {word: sorted(entries, key=lambda e: -e[1])[:FORMS] for word, entries in found.items()}
@@ -156,6 +158,7 @@ def main() -> None:
     english = {term: name for name, terms in concept_terms("en").items() for term in terms}
     terms = {
         lang: {
+            # A stem is no word that could stand in a text.
             name: [term for term in found if "*" not in term]
             for name, found in concept_terms(lang).items()
         }

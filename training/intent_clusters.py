@@ -127,6 +127,7 @@ def gathered(found: Iterator[dict[str, Any]]) -> dict[tuple[str, bool], list[str
     for record in found:
         if name := cluster_of(record):
             key = (name, FAMILIES[record["category"]].is_attack)
+            # Sorted by hash: the draw stays the same when records are added elsewhere.
             members[key].append((zlib.crc32(record["id"].encode()), said(record)))
     return {
         key: [text for _, text in sorted(texts)[:MAX_RECORDS]]

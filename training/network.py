@@ -34,6 +34,7 @@ class Shape:
 
 
 QUICK = Shape(384, 6, 12, 1536, 1e-12, 0, False)
+# MPNet counts places from 2 on, behind those it keeps for padding.
 THOROUGH = Shape(768, 12, 12, 3072, 1e-5, 2, True)
 SHAPES = {"quick": QUICK, "thorough": THOROUGH}
 
@@ -92,10 +93,12 @@ class Network(nn.Module):
         places = torch.arange(ids.shape[1], device=ids.device)
         x = self.words(ids) + self.places(places + self.shape.first_place) + self.speakers(speakers)
         x = self.dropout(self.norm(x))
+        # Large enough to mask, and still within the range of half precision.
         bias = (1.0 - mask[:, None, None, :].to(x.dtype)) * -1e4
         if self.shape.is_relative:
             bias = bias + self._distances(places)
         if x.is_cuda:
+            # Converted once instead of in every layer.
             bias = bias.to(torch.get_autocast_dtype("cuda"))
         for layer in self.layers:
             x = layer(x, bias)

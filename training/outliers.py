@@ -29,6 +29,7 @@ class Split(nn.Module):
         self.register_buffer("channels", channels)
         self.few = nn.Parameter(linear.weight.detach()[:, channels].T.contiguous())
         self.rest = nn.Linear(linear.in_features, linear.out_features, bias=False)
+        # Zeroed as well: weights nobody multiplies would still widen the int8 scale.
         self.rest.weight = nn.Parameter(linear.weight.detach() * keep)
         self.bias = linear.bias
 

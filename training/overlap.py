@@ -17,6 +17,7 @@ def shingles(text: str) -> frozenset[int]:
     """Return the hashes of a text's shingles."""
     plain = re.sub(r"\W+", " ", text.lower())[:MAX_CHARS]
     count = max(1, len(plain) - SHINGLE + 1)
+    # Stable from run to run, which the built-in hash of a string is not.
     return frozenset(zlib.crc32(plain[i : i + SHINGLE].encode()) for i in range(count))
 
 

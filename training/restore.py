@@ -25,6 +25,7 @@ _HEAD = re.compile(r"(message|context|document)_MatMul_output")
 
 def read_arrays(path: Path) -> tuple[onnx.ModelProto, Arrays]:
     """Return a stored graph and its arrays by name, those beside it too."""
+    # What lies beside the graph is in our own packed form, which ONNX cannot read.
     model = onnx.load(str(path), load_external_data=False)
     arrays = {
         tensor.name: numpy_helper.to_array(tensor)
@@ -86,6 +87,7 @@ def state_of(model: onnx.ModelProto, arrays: Arrays, hidden: int) -> Mapping[str
             name = name_of(node)
             matrix = whole(arrays, node.input[1].removesuffix("_quantized"))
             if name in channels:
+                # Their rows are zero in the int8 matrix, since they are multiplied in float.
                 matrix[channels[name]] = arrays[f"{name}.few"]
             state[f"{name}.weight"] = matrix.T
     return state

@@ -67,6 +67,7 @@ def packed(weights: Weights, moments: Tensor) -> Packed:
     for place, begin in enumerate(range(0, len(rest), BLOCK)):
         end = begin + BLOCK
         block = rest[begin:end]
+        # Chosen only now: what earlier blocks spoiled has changed the weights of this one.
         steps[place] = best_steps(block.numpy()[None])[0]
         step = torch.from_numpy(steps[place].astype(np.float32))
         errors = torch.empty_like(block)

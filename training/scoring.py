@@ -36,8 +36,10 @@ def logits_of(network: Network, rows: list[Row], device: str) -> dict[str, np.nd
             jobs += [(index, MESSAGE, (w, [USER] * len(w))) for w in message_windows(ids)]
         talk = [(role, ids) for role, ids in row["ids"] if role != "tool"]
         jobs.append((index, TURN, context_window(talk, row["system_ids"])))
+    # Windows of like length share a batch, so that little is padded.
     jobs.sort(key=lambda job: len(job[2][0]))
     found = {
+        # Below any logit, so that rows without such a window rank last and take any maximum.
         "message": np.full((len(rows), 4), -20.0, dtype=np.float32),
         "context": np.full((len(rows), 2), -20.0, dtype=np.float32),
         "document": np.full(len(rows), -20.0, dtype=np.float32),

@@ -61,6 +61,7 @@ def rates(texts: Iterator[tuple[str, str, str]]) -> Rates:
 
 def weight(ratio: float) -> float:
     """Return the falsehood that a feature with this likelihood ratio means alone."""
+    # A feature that is commoner in innocent text must not count for innocence.
     share = math.log(max(ratio, 1.0)) / math.log(DECIDING_RATIO)
     return min(max(ROLE_CONFUSION_F * share, LOWEST), HIGHEST)
 

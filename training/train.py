@@ -94,6 +94,7 @@ def align(network: Network, base: Network, parallel: list[Sentence], options: An
     optimiser = optimiser_of(network, options.align_rate, 1.0)
     course = Course(options.align_steps, options.seconds, optimiser)
     rng = random.Random(1)
+    # Neighbours are of like length, so that a slice of them needs little padding.
     buckets = sorted(parallel, key=lambda pair: max(len(pair[0]), len(pair[1])))
     for step in course:
         begin = rng.randrange(0, len(buckets) - options.align_batch)
@@ -292,6 +293,7 @@ def main() -> None:
         return cache[name]
 
     names = ("parallel", "prompts", "train", *options.sets)
+    # The name is bound as a default: all functions would share the loop's last one.
     loaded = {name: (lambda name=name: once(name)) for name in names}
     for stage in options.stages:
         start = time.time()

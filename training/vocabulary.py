@@ -4,8 +4,8 @@
 
 The bases spell a Russian or Korean word letter by letter and do not know Thai at all. Pieces are
 learned for each language from the translations and the training texts. A new piece starts where
-the English words are that stand beside it in the translations, else at the mean of the pieces it
-used to be cut into. Pieces that English would use are left out, so English is read as before.
+the English words are that stand beside it in the translations, else at random around the mean of
+all rows. Pieces that English would use are left out, so English is read as before.
 The thorough base (all-mpnet-base-v2) is given the rows of the same vocabulary, so that a text is
 cut into tokens once for both readers.
 """
@@ -178,6 +178,7 @@ def missing_rows(
             noise = torch.randn(usual.shape[1], generator=generator)
             rows.append(middle + noise * spread)
     print(f"{by_ties} of {len(names)} tokens start at English words")
+    # The mean of several rows is shorter than any of them, hence the usual length below.
     made = torch.stack(rows)
     return made / made.norm(dim=1, keepdim=True) * usual.norm(dim=1).mean()
 
@@ -221,6 +222,7 @@ def main() -> None:
     quick[WORDS] = whole_table(spec, quick[WORDS].float(), known, tied).half()
     save_file(quick, str(options.out / "quick.fp16.safetensors"))
     thorough = load_file(str(options.mpnet / "model.safetensors"))
+    # The numbers of the places, stored among the weights though they are none.
     thorough.pop("embeddings.position_ids")
     places = mpnet_places(options.mpnet / "vocab.txt")
     thorough[WORDS] = whole_table(spec, thorough[WORDS], places, tied)

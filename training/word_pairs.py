@@ -36,6 +36,7 @@ def features(texts: list[str], tokenizer: Tokenizer) -> csr_matrix:
     for encoded in tokenizer.encode_batch_fast(texts, add_special_tokens=False):
         found = buckets(encoded.ids[:TOKENS] or [0])
         columns.append(found)
+        # As `WordPairs.logits` divides when the table is served.
         values.append(np.full(len(found), 1 / math.sqrt(len(found))))
         ends.append(ends[-1] + len(found))
     shape = (len(texts), BUCKETS)
@@ -76,6 +77,7 @@ def main() -> None:
         labels = np.array([row["kinds"][index - 1] if index else row["attack"] for row in rows])
         known = labels >= 0
         found = fitted(matrix[known], labels[known], weights[known])
+        # A few extreme weights are clipped, so that the others keep their precision in int8.
         unit = np.quantile(np.abs(found[found != 0]), 0.999) / 127
         table[index] = np.clip(np.round(found / unit), -127, 127)
         units[index] = unit * options.share
