@@ -51,6 +51,7 @@ def drawn(cases: Iterable[Case], per_kind: int, seed: int) -> tuple[Case, ...]:
     generator = random.Random(seed)
     return tuple(
         case
+        # In a fixed order, because all kinds draw from one generator.
         for kind in sorted(kinds)
         for case in generator.sample(kinds[kind], min(count, len(kinds[kind])))
     )

@@ -37,6 +37,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = stack.enter_context(running_upstream())
+        # The service's own bound must not end the session.
         settings = {"max_turns": 10 * options.turns}
         guard = running_guard(
             upstream, folder, store=options.store, use_model=options.model, service=settings

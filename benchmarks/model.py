@@ -83,6 +83,7 @@ def read(case: Case, *, thorough: bool) -> Reading:
             for before, step in _turns(steps)
         ]
         outputs["turn"] = max(context.turn for context in contexts)
+        # This output covers all turns so far, so that the last one is enough.
         outputs["session"] = contexts[-1].session
     orders = [
         reading.order

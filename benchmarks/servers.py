@@ -179,6 +179,7 @@ def _address(process: subprocess.Popen[str], command: list[str]) -> str:
     for line in process.stdout:
         if match := _ADDRESS.search(line):
             return match[1]
+        # Kept to say why a server did not start.
         tail.append(line)
     raise SystemExit(f"The server did not start: {' '.join(command[:3])} ...\n{''.join(tail)}")
 

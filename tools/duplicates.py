@@ -83,6 +83,7 @@ def duplicates(files: Iterable[Sequence[Line]], length: int) -> list[Duplicate]:
     return [
         Duplicate(first=one[i], second=other[j], length=_shared(one, i, other, j))
         for found in places.values()
+        # Each with the next only: of three places two pairs say enough.
         for (one, i), (other, j) in pairwise(found)
         # A run that overlaps itself, as in a table of like rows, is not written twice.
         if not _continues(one, i, other, j) and not (one is other and j - i < length)

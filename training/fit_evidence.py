@@ -245,6 +245,7 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("--version", required=True)
     options = parser.parse_args()
+    # The thorough reader is asked by the prior of this budget, which must be the default one.
     assert ControllerConfig().preset == "balanced"
     calibration = open_artifact(options.model).manifest.calibration
     turns = turns_of(options, calibration, both=False)

@@ -100,6 +100,7 @@ class Permissions:
 
     def __init__(self, decisions: Iterable[Decision] = ()) -> None:
         given: dict[int, Permission] = {}
+        # Oldest first, so that a withdrawal finds the allowance that it takes back.
         for decision in decisions:
             if decision.kind is DecisionKind.ALLOW:
                 given[decision.number] = _permission(decision)

@@ -64,6 +64,7 @@ class PromptGuard:
         self._budget = Budget(self.config.budget, clock)
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = WeakKeyDictionary()
         self._lock = threading.Lock()
+        # Not the lock above, which an evaluation takes while this one is held around it.
         self._sync_lock = threading.Lock()
         self._runner: asyncio.Runner | None = None
         self._cascade = CascadeReport()

@@ -27,6 +27,7 @@ MOST_JOBS = 8
 
 def default_jobs() -> int:
     """Return how many processes to use by default: the cores we may use, eight at most."""
+    # A container may be allowed fewer cores than the machine has.
     return min(MOST_JOBS, len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count() or 1)
 
 

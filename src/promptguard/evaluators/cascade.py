@@ -81,6 +81,7 @@ class Budget:
         calls = max(1, usage.calls)
         cost = usage.cost_usd + usage.unpriced_calls * self._dearest_usd
         self._count_session(session, calls - 1)
+        # With its time, because the day is the last 24 hours and not a date.
         self._day.append((self._clock(), calls, cost))
         self._calls += calls
         self._spent_usd += cost

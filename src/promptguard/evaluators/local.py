@@ -167,6 +167,7 @@ class LocalJudge:
             return value_of(_within(reading.verdict, 0.8), 0.15), (
                 "It claims an earlier agreement; the record holds no reply that could be one."
             )
+        # The doubt is above that from which a cascade asks its next judge, who can read the record.
         return value_of(_within(reading.verdict, 0.3), 0.45), (
             "It claims an earlier agreement; whether the record holds it was not judged."
         )

@@ -128,6 +128,7 @@ class UsageMeter:
     @property
     def rows(self) -> tuple[UsageRow, ...]:
         """The sums so far."""
+        # Without the lock: the tuple is replaced as a whole.
         return self._rows
 
 

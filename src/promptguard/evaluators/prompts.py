@@ -76,6 +76,7 @@ def evaluation_prompt(name: str) -> EvaluationPrompt:
     ConfigError names the known ones.
     """
     kind, _, version = name.partition("@")
+    # A candidate text is registered under a name with an @ in it.
     if not version or name in evaluation_prompts():
         return evaluation_prompts().get(name)
     known = {prompt.version: prompt for prompt in shipped_versions() if prompt.name == kind}

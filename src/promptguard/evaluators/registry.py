@@ -94,4 +94,5 @@ def _load_built_in(name: str) -> None:
             f"This installation has no {name!r} judge; name a model instead, "
             'such as models=["ollama/llama3.2"].'
         )
+    # On use only: the embedded judge brings the libraries of the model.
     importlib.import_module(module)

@@ -135,6 +135,7 @@ def context_window(said: Sequence[tuple[str, Sequence[int]]], system: Sequence[i
         is_last = index == len(said) - 1
         piece = [*shorten(ids, LAST_TOKENS if is_last else USER_TOKENS), SEP]
         if len(piece) > room:
+            # Everything older is left out too: the window shows the end of the talk without a gap.
             oldest = index + 1
             break
         room -= len(piece)

@@ -88,6 +88,7 @@ class Readers:
         self, messages: Sequence[Message], *, system: str = "", thorough: bool = False
     ) -> ContextReading:
         """Judge the last user turn of a conversation as one window over all of it."""
+        # Tool results are read by themselves, and the system prompt is given apart.
         talk = [m for m in messages if m.role in (Role.USER, Role.ASSISTANT)]
         kept = talk[-CONTEXT_MESSAGES:]
         said = [(m.role.value, self._tokens(m.content).ids) for m in kept]

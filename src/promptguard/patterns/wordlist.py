@@ -93,6 +93,7 @@ class WordList(Generic[_T]):
     def _joined(self, text: str) -> Iterator[TermMatch[_T]]:
         get = self._literals.get
         for index in range(len(text)):
+            # Literals are filed under their first two characters, or under the only one.
             for key in (text[index], text[index : index + 2]):
                 for item, literal in get(key, ()):
                     end = index + len(literal)

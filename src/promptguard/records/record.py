@@ -134,6 +134,7 @@ def _sharegpt_message(item: object, index: int) -> object:
 
 def _answer(row: Mapping[str, object]) -> tuple[Message, ...]:
     """Return the reply that a log keeps beside the request, where there is one."""
+    # Some logs keep the choices beside the request's own fields.
     response = row.get("response", row)
     if isinstance(response, Mapping) and isinstance(response.get("body"), Mapping):
         response = response["body"]

@@ -99,6 +99,7 @@ def _lock(
 ) -> Lock | None:
     if state.lock is not None:
         return state.lock
+    # The profile does not count this turn yet.
     blocked = state.profile.blocked + int(is_blocked)
     if not is_blocked or not locks(policy, blocked=blocked, is_hard=is_hard):
         return None
@@ -184,6 +185,7 @@ def contributions(ledger: Ledger) -> tuple[Evidence, ...]:
 
 def _shares(evidence: Sequence[Evidence], gain: float) -> tuple[tuple[str, float], ...]:
     """Split a gain over the signals that speak for it, by how much they say."""
+    # Evidence against an attack explains no gain.
     speaking = {e.signal: e.nats for e in evidence if e.nats > 0}
     whole = math.fsum(speaking.values())
     if not whole:

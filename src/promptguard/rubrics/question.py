@@ -32,6 +32,7 @@ def question_in(asked: str, language: LanguageRules) -> str:
     places = [at for at, piece in enumerate(sentences) if language.asks("asks", piece)]
     at = places[-1] if places else len(sentences) - 1
     if places and at and proposition_of(sentences[at], language).is_empty:
+        # "Is that right?" asks about what was said before it.
         return f"{sentences[at - 1]} {sentences[at]}"
     return sentences[at] if sentences else ""
 

@@ -70,6 +70,7 @@ class Journal:
             raw = self.path.read_bytes()
             end = raw.rfind(b"\n") + 1
             if end < len(raw):
+                # A stop cut this line off; appending to it would spoil the next.
                 os.truncate(self.path, end)
             return tuple(line.decode("utf-8") for line in raw[:end].split(b"\n")[:-1])
         except UnicodeDecodeError:

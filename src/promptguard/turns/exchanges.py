@@ -66,6 +66,7 @@ def exchanges_of(messages: Sequence[Message]) -> tuple[Exchange, ...]:
                 made[-1] = _answered(made[-1], message.content)
             is_open = False
             continue
+        # User messages without an answer in between reach the model together and are one turn.
         if not is_open:
             made.append(Exchange(timestamp=message.timestamp))
             is_open = True

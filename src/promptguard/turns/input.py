@@ -57,6 +57,7 @@ def steps_of(messages: Sequence[Message]) -> tuple[Step, ...]:
     system = ""
     for message in messages:
         if message.role is Role.SYSTEM:
+            # A later system message adds to the earlier ones and takes nothing back.
             system = f"{system}\n{message.content}".strip()
         elif message.role is Role.USER or (message.role is Role.TOOL and not steps):
             steps.append(_first(message, system))

@@ -204,6 +204,7 @@ def segments_after(before: SessionState, record: TurnRecord) -> tuple[TopicSumma
         return (*before.segments[:-1], merged(newest, alone))
     segments = (*before.segments, alone)
     if len(segments) > MAX_SEGMENTS:
+        # The oldest are joined: the state stays bounded, and the latest topics stay exact.
         segments = (merged(segments[0], segments[1]), *segments[2:])
     return segments
 

@@ -81,6 +81,7 @@ def verdict_sentence(verdict: Verdict, text: str | None = None) -> str:
     """Say of a turn what was found and what was done; `text` is the user's, where it is kept."""
     subject, done = f"Turn {verdict.turn}", DONE[verdict.action]
     if verdict.fault and not verdict.evidence:
+        # With evidence beside it, the fault is a further judge's and the engine's verdict stands.
         further = f" because it could not be judged: {verdict.fault.rstrip('.')}"
         return sentence(Found(subject=subject, done=done, further=further))
     allowed = next((e.reason for e in verdict.evidence if e.signal == ALLOWANCE), "")

@@ -87,6 +87,7 @@ def order_test(spoken: Sequence[Outcome], shuffled: Sequence[Outcome]) -> OrderT
 def _shuffled(case: Case, rng: random.Random) -> Case:
     steps = list(steps_of(case.messages))
     order = list(range(len(steps)))
+    # A shuffle may leave a short talk as it was.
     while order == sorted(order):
         rng.shuffle(order)
     system = [message for message in case.messages if message.role is Role.SYSTEM]

@@ -74,6 +74,7 @@ def fit(matrix: ScoreMatrix, start: Weights, *, passes: int = PASSES) -> Weights
         for (signal, name), change in product(_scales(matrix, start), (step, -step)):
             tried = _rescaled(best, signal, name, change)
             found = loss(tried, priors)
+            # A gain in the last digits is rounding.
             if found < least - 1e-6:
                 best, least = tried, found
         priors = blocking_priors(matrix, best, start)

@@ -137,6 +137,7 @@ class _PromptJudge:
         kinds = (kind for _, config in self._contenders for kind in config.evaluation_types)
         self._types = tuple(dict.fromkeys(kinds))
         self._guard = openers.guard(_question_of(self._contenders[0][1], self._types))
+        # One loop for all cases, because the guard's connections live as long as their loop.
         self._runner = asyncio.Runner()
 
     @property

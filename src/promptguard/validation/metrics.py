@@ -47,6 +47,7 @@ def roc_points(attack: Scores, benign: Scores) -> tuple[tuple[float, float], ...
     scores = np.concatenate([attack, benign])
     is_attack = np.concatenate([np.ones(attack.size), np.zeros(benign.size)])
     order = np.argsort(-scores, kind="stable")
+    # No threshold separates cases of the same score.
     last_of_tie = np.append(np.diff(scores[order]) != 0, True)
     hits = np.cumsum(is_attack[order])[last_of_tie]
     alarms = np.cumsum(1 - is_attack[order])[last_of_tie]
@@ -58,6 +59,7 @@ def reliability(
     scores: Scores, is_attack: npt.NDArray[np.bool_], bins: int = BINS
 ) -> tuple[Bin, ...]:
     """Return the filled bins of equal width over [0,1]."""
+    # A score of exactly 1 belongs to the last bin.
     place = np.minimum((scores * bins).astype(int), bins - 1)
     found = []
     for number in range(bins):

@@ -145,6 +145,7 @@ def _document_nats(verdict: Verdict, prior: float) -> float | None:
     if not verdict.content:
         return None
     risk = min(max(max(f.risk for f in verdict.content), 1e-12), 1 - 1e-12)
+    # The risk was computed with the present prior; other priors are to be tried on what is left.
     return math.log(risk / (1 - risk)) - prior
 
 
