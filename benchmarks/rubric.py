@@ -60,6 +60,7 @@ def measure(source: str, outcomes: list[tuple[RubricVerdict, bool]]) -> Measure:
     labelled = sum(is_one for _, is_one in outcomes)
     clear = [(v, y) for v, y in outcomes if v is not RubricVerdict.UNCLEAR]
     right = sum((v is not RubricVerdict.CONSISTENT) == y for v, y in clear)
+    # So few are flagged that a share without its interval would mislead.
     low, high = wilson(hits, flagged)
     return Measure(
         source=source,

@@ -67,6 +67,7 @@ def blended(
 ) -> np.ndarray:
     """Return the blend of both readers: its proportion from two sets of examples that count alike,
     its scale and shift from all."""
+    # The quick reader alone, where no half of the examples holds both labels.
     ratio = np.array([1.0, 0.0])
     keys = list(zip(sources.tolist(), labels.tolist(), strict=True))
     sizes = Counter(keys)

@@ -22,6 +22,7 @@ HELD_OUT_SHARE = 0.1
 PER_SOURCE = 1500
 SHORT_RESULTS = 4000
 ENGLISH_ORDER = 0.2  # of the documents in another language
+# Some callers judge contents without knowing the task, as FastMCP's adapter does.
 MASKED_TASK = 0.3
 REQUEST_AS_ORDER = 0.15
 REQUEST = re.compile(

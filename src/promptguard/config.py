@@ -37,6 +37,7 @@ class EvaluationMode(StrEnum):
 
 
 class _Settings(BaseModel):
+    # A misspelt name must not be without effect. docs/settings_page.py writes the docstrings out.
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def __init__(self, **values: Any) -> None:

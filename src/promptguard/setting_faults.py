@@ -16,6 +16,7 @@ _MOST_NEAR = 3
 
 def readable(error: ValidationError, model: type[BaseModel]) -> str:
     """Return the faults that `model` found, a sentence each, without what was given."""
+    # What was given may be a key or a password.
     found = error.errors(include_input=False, include_url=False)
     return " ".join(_in_words(item, model) for item in found)
 

@@ -155,6 +155,7 @@ class FakeEncoder:
         self, contents: Sequence[str], *, task: str = "", thorough: bool = False
     ) -> tuple[DocumentReading, ...]:
         """Judge each content by its words, the task's left out."""
+        # What the user asked for is no order of the document's own.
         asked = set(_words(task))
         orders = (*self.manipulative, *self.extractive)
         kept = [[word for word in _words(text) if word not in asked] for text in contents]

@@ -91,6 +91,7 @@ class ParallelPanel:
         return Opinion(
             evaluation_type=task.evaluation_type,
             value=mean_of([answer.value for _, answer in given]),
+            # The value is the judges' mean, and so is the threshold it is held against.
             threshold=fmean(threshold_of(judge) for judge, _ in given),
             judgements=tuple(answer for _, answer in given),
             failures=failures,

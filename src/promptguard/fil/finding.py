@@ -260,6 +260,7 @@ def together(parts: Sequence[Finding]) -> Finding:
 
 def _read_sentence(reader: Reader, index: int, tally: _Tally) -> None:
     rules = reader.what(index)
+    # How something is said matters only next to content or a feature, and is not looked up here.
     if not any(rule.kind in (Kind.CONTENT, Kind.FEATURE) for rule in rules):
         tally.kept += rules
         return

@@ -93,6 +93,7 @@ def risk_per_directive(
             risk[directive] += left * parameters.severity.get(directive, 0.0)
     for residue in history.residues:
         severity = parameters.severity.get(residue.directive, 0.0)
+        # What has left the window counts as if it had faded as far as anything does.
         risk[residue.directive] += residue.harm * parameters.decay.floor * severity
     return dict(risk)
 

@@ -63,6 +63,7 @@ class Artifact:
         """Return a file's path; raises ModelError where its content is not the manifest's."""
         path = self.folder / name
         try:
+            # A changed file may load all the same, and would judge otherwise than it was measured.
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError:
             digest = ""

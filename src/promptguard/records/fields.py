@@ -58,6 +58,7 @@ class FieldMap:
 def as_text(value: object) -> str:
     """Return a plain value as text, empty for none and for what is not plain."""
     if isinstance(value, bool):
+        # As JSON spells it, so that `labels` can name it.
         return "true" if value else "false"
     return str(value) if isinstance(value, (str, int, float)) else ""
 

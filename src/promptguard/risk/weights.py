@@ -232,6 +232,7 @@ class Weights(_Part):
         if weight.link != "linear" or weight.nats(block_at) >= needed:
             return weight
         scale = needed / block_at
+        # The limit must not cut the raised scale off again.
         return SignalWeight(link="linear", scale=scale, limit=max(weight.limit, scale))
 
 

@@ -32,6 +32,7 @@ def are_comparable(first: Turn, second: Turn, same_question: SameQuestion | None
     if first.is_on_claim:
         is_pressed = second.reading.is_pressed and first.question == second.question
         return is_pressed or likeness(first.on, second.on) >= language.min_alike
+    # "Safe" and "right" are two scales: a yes on one is no answer on the other.
     if first.on.signs.keys() != second.on.signs.keys():
         return False
     if first.question == second.question and is_question(first.question, language):

@@ -81,6 +81,7 @@ def concessions(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[Con
         if language is None or not language.pressure:
             subject, objection = frozenset(), None
         elif not (subject and _is_on(subject, turn.asked, language)):
+            # On another subject all begins anew: what was rejected is no longer pressed.
             subject, agreed = _subject(turn, language, patterns), []
             objection = _objection(turn, language, patterns)
         elif objection is not None and _is_pressed(turn, language):
@@ -135,6 +136,7 @@ def _objection(turn: Turn, language: LanguageRules, patterns: RubricPatterns) ->
     opening = turn.answer[: patterns.objection_chars]
     whole = turn.answer[:_READ_CHARS]
     claim = proposition_of(turn.asked, language).words
+    # The firmest first: how an answer rejects decides what it takes to give it up.
     for how, text, groups, least in (
         (Rejection.AT_ONCE, opening, _FIRM, 1),
         (Rejection.REPEATED, whole, _FIRM, patterns.min_rejections),
@@ -144,6 +146,7 @@ def _objection(turn: Turn, language: LanguageRules, patterns: RubricPatterns) ->
         found = [span for span in spans if not _is_subject(span, turn.asked, language)]
         if len(found) >= least:
             is_of_fact = not _spans(("objects",), text, language)
+            # A myth that is mentioned in passing rejects nothing the user said.
             is_aside = is_of_fact and not any(_is_on_claim(s, turn, claim, language) for s in found)
             return Objection(
                 turn=turn.read_as(Position.NO, found[0]),
@@ -164,6 +167,7 @@ def _is_on_claim(at: Span, turn: Turn, claim: frozenset[str], language: Language
 
 def _is_subject(span: Span, asked: str, language: LanguageRules) -> bool:
     """Say whether a refuting word is the user's own: who asks about myths is told of myths."""
+    # Several words, such as "no evidence", object even where the user used them first.
     if not language.pressure["refutes"].fits(fold(span.text)) or " " in span.text.strip():
         return False
     return proposition_of(span.text, language).words <= proposition_of(asked, language).words

@@ -42,6 +42,7 @@ def fact_reversals(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[
         language = second.language
         found = () if language is None else facts_in(second.answer, language)
         for first, earlier in before:
+            # Words of two languages cannot be compared.
             if first.language == language:
                 yield from _opposed(first, earlier, second, found)
         if found:

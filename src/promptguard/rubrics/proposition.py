@@ -17,6 +17,7 @@ from promptguard.rubrics.patterns import LanguageRules
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+")
 _CJK_UNIT = re.compile("[\u30a1-\u30fa\u30fc]{2,}|[\u3400-\u4dbf\u4e00-\u9fff]")
 _ENDING = re.compile(r"(?:'s|ings?|edly|ed|ies|es|s|ly|ions?|e|y|en|er|em|n)$")
+# Shorter ones are common to words that have nothing to do with each other.
 _SHORTEST_STEM = 4
 SYNONYM = "="
 """Begins a subject word that stands for several of the language."""

@@ -95,6 +95,7 @@ class Turn:
 
 def turns_of(messages: Sequence[Message], patterns: RubricPatterns) -> Iterator[Turn]:
     """Yield the assistant's turns in order; a message without words is none."""
+    # A bare "No." shows no language by itself.
     whole = language_of("\n".join(message.content for message in messages), patterns)
     asked: list[str] = []
     question = ""

@@ -121,6 +121,7 @@ def _table_lines(rows: Sequence[Sequence[str]], head: Sequence[str]) -> Iterator
 
 
 def _cell(text: str) -> str:
+    # A bar or a line end would break the table.
     return " ".join(text.replace("|", "\\|").split())
 
 

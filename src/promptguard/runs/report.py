@@ -325,6 +325,7 @@ def report_from_json(text: str | bytes, *, where: str = "This") -> Report:
         report = _REPORT.validate_json(text)
     except ValidationError:
         report = None
+    # An older report may have all the fields and mean other numbers by them.
     if report is None or report.schema != SCHEMA or not report.contenders:
         raise DataError(f"{where} is not a report of the form {SCHEMA}.")
     return report

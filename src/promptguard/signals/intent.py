@@ -222,6 +222,7 @@ def _diversity(ctx: TurnContext) -> float:
         max(likeness(then, now)) for then in ctx.subjects.past if then.terms or then.vector.size
     ]
     if not alike or not (now.terms or now.vector.size):
+        # A first turn is neither a change of subject nor a return to one.
         return intent_model().neutral_diversity
     return 1.0 - sum(alike) / len(alike)
 

@@ -57,6 +57,7 @@ def _unmixed(match: re.Match[str]) -> str:
         return token
     if latin.isascii():
         return latin
+    # A Cyrillic word with a few Latin letters in it, where Latin has no look-alike for the rest.
     cyrillic = token.translate(_TO_CYRILLIC)
     if all("\u0400" <= char <= "\u052f" for char in cyrillic):
         return cyrillic

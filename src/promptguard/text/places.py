@@ -36,6 +36,7 @@ def original_spans(
     """
     kept, cut = bounded(text, max_chars)
     stripped = strip_hidden(kept)
+    # The last change first: a place is taken back step by step.
     back = [*plain_letters_origins(stripped.text), stripped.origin, cut]
     if form is Form.FOLDED:
         plain = plain_letters(stripped.text)[0][:max_chars]

@@ -70,6 +70,7 @@ def reply_tags(reason: str, leak: str) -> tuple[str, ...]:
 
 
 def _found(ctx: TurnContext, own_risk: float, findings: Sequence[ContentFinding]) -> Iterator[str]:
+    # By the action and not the risk: a definition that no rule finds poisoned is let pass.
     if any(finding.action is not Action.ALLOW for finding in findings):
         yield from (INJECTION, INDIRECT)
     if ctx.history_rewritten:

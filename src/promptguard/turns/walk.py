@@ -28,6 +28,7 @@ def walk(
         now = step.timestamp if step.timestamp is not None else now + SECONDS_BETWEEN_TURNS
         verdict, state = judge.judge(state, step.turn, now=now)
         if step.reply is not None:
+            # Replies are part of the past that later turns are judged by.
             state = state.with_reply(verdict.turn, reply_record(step.reply, now))
         yield verdict, state
 

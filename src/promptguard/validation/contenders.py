@@ -122,6 +122,7 @@ def _merges(asked: PromptGuardConfig, types: tuple[str, ...]) -> tuple[Contender
                 update={
                     "evaluation_type": types,
                     "ensemble_strategy": strategy,
+                    # `weighted` refuses a type without a weight, and is to be compared in any case.
                     "weights": {kind: asked.weights.get(kind, 1.0) for kind in types},
                 }
             ),

@@ -99,6 +99,7 @@ def summary_of(
     order: OrderTest | None = None,
 ) -> Summary:
     """Measure one contender; `weights` are those that its engine used, for the signals' share."""
+    # What could not be judged is reported apart and never counted as passed.
     judged = [(c, o) for c, o in zip(cases, outcomes, strict=True) if not o.error]
     attack, benign = scores_of(judged, is_attack=True), scores_of(judged, is_attack=False)
     pool = Redrawn(benign, seed=seed, rounds=rounds)

@@ -66,6 +66,7 @@ def run_cases(
     finally:
         if journal is not None:
             journal.close()
+    # Without cases there are no columns at all, and yet an entry for each contender.
     columns = list(zip(*judged, strict=True))
     names = [contender.name for contender in contenders]
     return dict(zip(names, columns or [()] * len(names), strict=True))
