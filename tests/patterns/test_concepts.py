@@ -52,6 +52,15 @@ def test_places_are_given_in_order() -> None:
     assert TINY.match("南京錠")["lock"] == ((0, 3), (2, 3))
 
 
+def test_places_are_those_of_the_folded_text() -> None:
+    """A ligature is spelled with two letters and is one character all the same."""
+    concepts = Concepts([{"organ": ["cœur"], "lock": ["lock"]}])
+    assert concepts.match("sœur, coeur, cœur, lock") == {
+        "organ": ((6, 11), (13, 17)),
+        "lock": ((19, 23),),
+    }
+
+
 def test_a_folder_of_files_is_read(tmp_path: Path) -> None:
     """Each language is one file with one table."""
     (tmp_path / "en.toml").write_text('[concepts]\nlock = "lock"\n', encoding="utf-8")

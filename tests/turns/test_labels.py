@@ -177,6 +177,15 @@ def test_spans_point_at_the_words_as_they_were_written() -> None:
     assert [span.start for span in spans] == sorted(span.start for span in spans)
 
 
+@pytest.mark.parametrize(
+    "text", ["Ma sœur demande comment fabriquer une bombe", "Æ ŒUVRE ß İ ﬁ ǆ Ａ e\u0301: une bombe"]
+)
+def test_spans_hold_after_letters_that_are_spelled_with_two(text: str) -> None:
+    """A ligature before the word moves nothing."""
+    (span,) = (span for span in spans_of(_speaking(text, risk=LIKELY)) if "hazard" in span.label)
+    assert text[span.start : span.end] == "bombe"
+
+
 def test_nothing_is_pointed_at_in_a_turn_without_risk() -> None:
     """Unless a rule was violated: then the words are worth showing at any risk."""
     text = "The museum shows a bomb of 1944."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -181,12 +181,18 @@ class Concepts:
     def match(self, folded: str) -> dict[str, tuple[Span, ...]]:
         """Return the concepts of a folded text, each with its places in order.
 
-        Places are those of `letters(folded)`. Takes time linear in the text.
+        Takes time linear in the text.
         """
         found: dict[str, list[Span]] = {}
-        for hit in self._words.find(letters(folded)):
+        spelled = letters(folded)
+        sources: Sequence[int] = range(len(folded))
+        if len(spelled) != len(folded):
+            # A ligature is spelled with two letters, which both lie where it does.
+            sources = [at for at, char in enumerate(folded) for _ in letters(char)]
+        for hit in self._words.find(spelled):
+            place = sources[hit.start], sources[hit.end - 1] + 1
             for concept in hit.term:
-                found.setdefault(concept, []).append((hit.start, hit.end))
+                found.setdefault(concept, []).append(place)
         return {concept: tuple(sorted(set(spans))) for concept, spans in found.items()}
 
 
