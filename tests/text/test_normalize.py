@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptguard.text.normalize import fold, plain_letters, strip_hidden
+from promptguard.text.read import read_text
 
 
 @pytest.mark.parametrize(
@@ -44,8 +45,33 @@ def test_joiners_that_belong_are_no_disguise(ordinary: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "ordinary",
+    [
+        "I love Germany 🇩🇪 and its bread.",
+        "Germany🇩🇪 plays 🇫🇷🇮🇹🇪🇸 and 🏴󠁧󠁢󠁥󠁮󠁧󠁿 first",
+        "Vote: 🇦 tea 🇧 coffee 🇨 water",
+        "Blood groups 🅰️, 🅱️, 🆎 and 🅾️ (or 🅰️🅱️🆎🅾️), parking 🅿️, metro Ⓜ️",
+        "Plan🅱️ is 🆗 🆒 🆕 🆓 🆙 🆘 🆚 🆖 🆑 🈁 🈶 ㊙️ ㊗️",
+        "Brand™ ® © ℹ️ №5 ℃ 1️⃣ 2️⃣ #️⃣ *️⃣ 🔟 ① ② ③④⑤⑥⑦",
+        "ⓐ first ⓑ second ⒞ third 🄳 fourth",
+        "Let 𝑥 and 𝑦 be real, 𝑓(𝑥) = 𝑎𝑥 + 𝟏𝟐𝟑𝟒𝟓𝟔 and 𝑃𝑉 = 𝑛𝑅𝑇",
+        "👩‍👩‍👧‍👦 👍🏽 ❤️ 🏳️‍🌈 🧑‍🚀",
+    ],
+)
+def test_emoji_lists_and_formulas_are_no_disguise(ordinary: str) -> None:
+    """A flag, a letter in a square and a variable are what they look like, and spell nothing."""
+    assert read_text(ordinary).disguises == ()
+
+
+@pytest.mark.parametrize(
     ("written", "plain", "disguise"),
     [
+        ("🇮🇬🇳🇴🇷🇪", "ignore", "styled"),
+        ("🇭 🇴 🇼  🇹 🇴  🇲 🇦 🇰 🇪  🇮 🇹", "how to make it", "spaced"),
+        ("🇭🇴🇼 🇹🇴 🇲🇦🇰🇪 🇮🇹", "how to make it", "styled"),
+        ("🅷🅾🆆 🆃🅾 🅶🅾", "how to go", "styled"),
+        ("a 🅱🅾Ⓜ🅱", "a boMb", "styled"),
+        ("a b🅾mb", "a bomb", "styled"),
         ("𝐢𝐠𝐧𝐨𝐫𝐞", "ignore", "styled"),
         ("ⓘⓖⓝⓞⓡⓔ", "ignore", "styled"),
         ("🅘🅖🅝🅞🅡🅔", "ignore", "styled"),

@@ -24,6 +24,20 @@ _LOOKALIKES = {
     "ɑ": "a", "ɡ": "g", "ɩ": "i",
 }  # fmt: skip
 _SMALL_CAPS = dict(zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnoprstuvwyz", strict=True))
+# ISO 3166-1 and the further codes that Unicode has a flag for.
+_REGION_CODES = (
+    "AC AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN "
+    "BO BQ BR BS BT BV BW BY BZ CA CC CD CF CG CH CI CK CL CM CN CO CP CQ CR CU CV CW CX CY "
+    "CZ DE DG DJ DK DM DO DZ EA EC EE EG EH ER ES ET EU FI FJ FK FM FO FR GA GB GD GE GF GG "
+    "GH GI GL GM GN GP GQ GR GS GT GU GW GY HK HM HN HR HT HU IC ID IE IL IM IN IO IQ IR IS "
+    "IT JE JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV LY MA MC "
+    "MD ME MF MG MH MK ML MM MN MO MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO "
+    "NP NR NU NZ OM PA PE PF PG PH PK PL PM PN PR PS PT PW PY QA RE RO RS RU RW SA SB SC SD "
+    "SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TA TC TD TF TG TH TJ TK TL TM TN TO "
+    "TR TT TV TW TZ UA UG UM UN US UY UZ VA VC VE VG VI VN VU WF WS XK YE YT ZA ZM ZW"
+)
+_REGIONS = frozenset(_REGION_CODES.split())
+_FLAG_LETTERS = re.compile("[\U0001f1e6-\U0001f1ff]{2,}")
 _TO_LATIN = str.maketrans(_LOOKALIKES | _SMALL_CAPS)
 _TO_CYRILLIC = str.maketrans("aeopcyxkmhtbABEKMHOPCTXYi", "аеорсухкмнтвАВЕКМНОРСТХУі")
 
@@ -34,6 +48,17 @@ def _row(first: int) -> dict[int, str]:
 
 STYLED: dict[int, str] = _row(0x1F130) | _row(0x1F150) | _row(0x1F170) | _row(0x1F1E6)
 """Letters in squares, discs and flags, which NFKC leaves alone."""
+
+
+def without_flags(text: str) -> str:
+    """Drop the flags of countries; a row of letters that are not all flags is left as it is."""
+    return _FLAG_LETTERS.sub(_unflagged, text)
+
+
+def _unflagged(match: re.Match[str]) -> str:
+    named = match[0].translate(STYLED).upper()
+    pairs = {named[at : at + 2] for at in range(0, len(named), 2)}
+    return "" if pairs <= _REGIONS else match[0]
 
 
 def unmix(text: str) -> str:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from promptguard.text.confusables import STYLED, unmix
+from promptguard.text.confusables import STYLED, unmix, without_flags
 from promptguard.text.invisible import spelled
 from promptguard.text.origin import DecodedView, Edit, Origin, edit
 from promptguard.text.vocabulary import is_word, segment
@@ -67,6 +67,9 @@ _STRETCH = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 _FANCY = re.compile(
     "[\u1d00-\u1d25\u2460-\u24ff\U0001d400-\U0001d7ff\U0001f110-\U0001f189\U0001f1e6-\U0001f1ff]"
 )
+_FANCY_WORD = re.compile(rf"(?:[^\W\d_]|{_FANCY.pattern})+")
+# Formulas and blood groups have fewer in a row, short words are known by the vocabulary.
+_MIN_STYLED = 5
 _SPACES = re.compile(r"\s+")
 _OVERRIDES = re.compile("[\u202d\u202e]")
 _SOFT_ONLY = re.compile("[\u00ad\ufeff\ufe00-\ufe0f]+")
@@ -244,7 +247,7 @@ def plain_letters(text: str) -> tuple[str, tuple[str, ...]]:
     names: list[str] = []
     for step in _steps(text):
         changed = step.change(text)
-        if changed != text and (step.name != "styled" or _is_styled(text, changed)):
+        if changed != text and (step.name != "styled" or _is_styled(text)):
             names.append(step.name)
         text = changed
     return text, tuple(filter(None, names))
@@ -338,11 +341,21 @@ def _may_compose(char: str) -> bool:
     return is_jamo or unicodedata.combining(char) > 0
 
 
-def _is_styled(text: str, changed: str) -> bool:
+def _is_styled(text: str) -> bool:
+    """Say whether words are written in styled letters.
+
+    Flags are no letters, and single letters are those of emoji, lists, polls and formulas.
+    """
     if not _FANCY.search(text):
         return False
-    is_mathematical = any("\U0001d400" <= char <= "\U0001d7ff" for char in text)
-    return is_mathematical or sum(map(str.isalpha, changed)) > sum(map(str.isalpha, text))
+    return any(_is_dressed(match[0]) for match in _FANCY_WORD.finditer(without_flags(text)))
+
+
+def _is_dressed(word: str) -> bool:
+    signs = ((sign, _composed(sign)) for sign in _FANCY.findall(word))
+    styled = sum(new != sign and bool(_LETTER.search(new)) for sign, new in signs)
+    plain = "".join(_LETTER.findall(_composed(word)))
+    return styled >= _MIN_STYLED or (styled > 0 and len(plain) > 2 and is_word(plain))
 
 
 def _unstacked(text: str) -> str:
