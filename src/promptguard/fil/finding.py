@@ -16,7 +16,8 @@ END = "\n"
 
 # Possessive, and begun only where a run of signs begins: linear on any text.
 _SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s|$)|[。！？…;；]+|\n+")
-_NOT_WORD = re.compile(r"[^\w\n]+|_+")
+# Underscores are no words either; signs and underscores in turn are one gap.
+_NOT_WORD = re.compile(r"(?:[^\w\n]|_)+")
 _LATIN = re.compile("[a-zß-ɏ]")
 _SCRIPTS = (
     ("latin", _LATIN),
@@ -35,6 +36,7 @@ def canonical(text: str) -> str:
     """Return ` word word \\n word \\n `: single spaces, a sentence end after every sentence."""
     marked = _SENTENCE_END.sub(END, letters(text))
     spaced = _NOT_WORD.sub(" ", marked)
+    # No more than three blanks stand together here, where a gap lies between two ends.
     return f" {spaced} {END} ".replace(END, f" {END} ").replace("  ", " ").replace("  ", " ")
 
 
