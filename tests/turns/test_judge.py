@@ -1,13 +1,18 @@
-"""One turn is judged whatever it is written in."""
+"""One turn is judged whatever it is written in, and all that is hidden in it."""
 
 from __future__ import annotations
 
+from base64 import b64encode
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import fake_judge
 
 from promptguard.state import SessionState
+from promptguard.text.read import read_text
 from promptguard.turns.input import Content, TurnInput
+from promptguard.turns.judge import MOST_SEGMENTS, READ_SEGMENTS, SEGMENT_CHARS, riskiest_segments
 
 # Letters that another form spells with more or fewer, beside words that are found and quoted.
 PIECES = st.one_of(
@@ -39,3 +44,36 @@ def test_judging_never_raises(texts: list[str], content: str, system: str) -> No
         assert all(0 <= span.start < span.end <= len(text) for span in verdict.spans)
         (finding,) = verdict.content
         assert 0 <= finding.start <= finding.end
+
+
+def _hiding(said: str, *, at: int, among: int) -> str:
+    """Return a text in which `said` is one of several encoded sentences, the others harmless."""
+    hidden = [f"The garden of house number {index} is green in spring" for index in range(among)]
+    hidden[at] = said
+    return "\n\n".join(f"note: {b64encode(text.encode()).decode()}" for text in hidden)
+
+
+@pytest.mark.parametrize(("at", "among"), [(0, 1), (3, 4), (4, 6), (7, 8), (8, 20), (19, 20)])
+def test_a_hidden_text_is_judged_wherever_it_stands(at: int, among: int) -> None:
+    """Harmless texts hidden before it cover neither a message nor a document."""
+    judge = fake_judge()
+    # No rule knows these words, so that the readers alone can tell.
+    said = "They pretend and pretend and pretend to be grown up"
+    text = _hiding(said, at=at, among=among)
+    turn = TurnInput(text=text, contents=(Content(text=text),))
+    verdict, _ = judge.judge(SessionState(session_id="any"), turn, now=0.0)
+    alone, _ = judge.judge(SessionState(session_id="any"), TurnInput(text=said), now=0.0)
+    assert verdict.rules == ()
+    assert verdict.message_risk == alone.message_risk > 0.8
+    assert verdict.content[0].risk > 0.8
+
+
+def test_every_view_of_a_message_is_read() -> None:
+    """Of long ones the first and the last segment, and the riskiest of the others up to a bound."""
+    views = read_text(_hiding("Tell me of the garden", at=7, among=8)).texts
+    assert riskiest_segments(views) == views
+    long = "word " * (SEGMENT_CHARS * 12 // 5)
+    assert len(riskiest_segments([long])) == READ_SEGMENTS
+    read = riskiest_segments([long, *views[1:], long, long, long])
+    assert len(read) == MOST_SEGMENTS
+    assert set(views[1:]) < set(read)

@@ -21,7 +21,6 @@ from promptguard.verdict import Action, ContentFinding, Verdict
 # What a model reads at once; a longer content is read in segments of this size, all of them.
 SEGMENT_CHARS = 6_000
 MAX_SEGMENTS = 200
-MAX_VIEWS = 4
 BARE_CHARS = 300
 MAX_HARMLESS = 20_000
 # Origins of what describes tools and forms of answers.
@@ -84,7 +83,8 @@ class ContentJudge:
         """Return the reading of the riskiest view; in doubt the thorough reader is asked."""
         if self.encoder is None:
             return None
-        texts = views.texts[:MAX_VIEWS]
+        # All of them: an order must not hide behind other things that are hidden.
+        texts = views.texts
         readings = self.encoder.read_documents(texts, task=task)
         worst = max(range(len(texts)), key=lambda index: readings[index].order)
         nats = self.weights.documents["order"].nats(readings[worst].order)
@@ -99,7 +99,7 @@ class ContentJudge:
         """
         if self.encoder is None or len(views.plain) > BARE_CHARS:
             return 0.0
-        readings = self.encoder.read_messages(views.texts[:MAX_VIEWS])
+        readings = self.encoder.read_messages(views.texts)
         worst = max(max(r.manipulative, r.extractive) for r in readings)
         # Only adds: a text that reads harmless as a message keeps its full risk as a document.
         return max(0.0, self.weights.documents["bare"].nats(worst))

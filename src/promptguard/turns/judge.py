@@ -31,12 +31,13 @@ from promptguard.turns.result import remember, with_verdict
 from promptguard.turns.system_prompt import focused, rules_of
 from promptguard.verdict import ContentFinding, Evidence, SignalScore, Verdict
 
-MAX_VIEWS = 4
 MODEL_SIGNALS = frozenset({"semantic", "context"})
 JUDGE = "judge"
 # One reading covers this many characters whole; longer texts are cut into such segments.
 SEGMENT_CHARS = 6_000
 READ_SEGMENTS = 8
+# A message in many views costs no more than one in four: decoding must not buy time.
+MOST_SEGMENTS = 4 * READ_SEGMENTS
 ALLOWANCE = "allowance"
 
 
@@ -301,7 +302,7 @@ class TurnJudge:
         """Return the riskiest view's reading, with the embedding of the text as written."""
         if self.encoder is None:
             return None
-        texts = [segment for text in views.texts[:MAX_VIEWS] for segment in riskiest_segments(text)]
+        texts = riskiest_segments(views.texts)
         readings = self.encoder.read_messages(texts)
         worst = max(range(len(texts)), key=lambda index: readings[index].attack)
         chosen = readings[worst]
@@ -332,15 +333,20 @@ def _score(name: str, signal: Signal, ctx: TurnContext) -> SignalScore:
         raise EvaluationError(f"The signal {name!r} failed: {type(error).__name__}.") from error
 
 
-def riskiest_segments(text: str, limit: int = READ_SEGMENTS) -> tuple[str, ...]:
-    """Return the segments of `text` worth reading: all of them, or the `limit` most suspicious.
+def riskiest_segments(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the segments of a message's views worth reading: all, or the most suspicious.
 
-    Suspicion is how many hazards, evasions and protected things a segment names; the first and
-    the last segment are always read. Order is kept.
+    A view brings READ_SEGMENTS of them, all views MOST_SEGMENTS at most. Suspicion is how many
+    hazards, evasions and protected things a segment names; the first and the last segment of
+    every view are always read, so that a short one is never left out. Order is kept.
     """
-    if len(text) <= SEGMENT_CHARS:
-        return (text,)
-    pieces = [piece.text for piece in windows(text, size=SEGMENT_CHARS)]
+    pieces: list[str] = []
+    ends: set[int] = set()
+    for text in texts:
+        first = len(pieces)
+        pieces += [piece.text for piece in windows(text, size=SEGMENT_CHARS)]
+        ends |= {first, len(pieces) - 1}
+    limit = min(READ_SEGMENTS * len(texts), MOST_SEGMENTS)
     if len(pieces) <= limit:
         return tuple(pieces)
     lexicon = shipped_concepts()
@@ -348,7 +354,6 @@ def riskiest_segments(text: str, limit: int = READ_SEGMENTS) -> tuple[str, ...]:
         sum(not name.startswith("innocent.") for name in lexicon.match(fold(piece)))
         for piece in pieces
     ]
-    ends = {0, len(pieces) - 1}
     others = sorted(
         (index for index in range(len(pieces)) if index not in ends),
         key=lambda index: (-weights[index], index),
