@@ -210,6 +210,22 @@ def test_a_merged_segment_weighs_by_length() -> None:
     assert merged(part(1, 1, 0.0, None), part(2, 2, 0.0, EAST)).centroid != ""
 
 
+def test_a_merged_segment_keeps_the_terms_of_both_sides() -> None:
+    """A turn without terms takes none away, and of many the newer ones are not cut off."""
+
+    def part(*terms: str) -> TopicSummary:
+        return replace(summary_of(past_turn("x")), key_terms=terms)
+
+    assert merged(part("crane", "harbour"), part()).key_terms == ("crane", "harbour")
+    assert merged(part(), part("crane")).key_terms == ("crane",)
+    assert merged(part("crane"), part("soup", "crane")).key_terms == ("crane", "soup")
+    many = [f"old{number}" for number in range(8)]
+    assert "soup" in merged(part(*many), part("soup")).key_terms
+    state = SessionState(session_id="s", segments=(part("crane", "harbour"),))
+    (going_on,) = segments_after(state, past_turn("go on", turn=2))
+    assert going_on.key_terms == ("crane", "harbour")
+
+
 def test_going_back_to_an_earlier_topic_is_a_return() -> None:
     """Staying with the newest is none, and neither is one topic alone."""
     old = summary_of(past_turn("harbour", turn=1, vector=NORTH))

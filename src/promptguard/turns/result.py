@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Self
 
 from promptguard.conversation import content_hash
@@ -234,7 +235,8 @@ def merged(left: TopicSummary, right: TopicSummary) -> TopicSummary:
     """Return two neighbouring segments as one."""
     spans = [part.last_turn - part.first_turn + 1 for part in (left, right)]
     # Terms of both sides alternate, so that the bound does not cut the newer ones off.
-    terms = dict.fromkeys(t for pair in zip(left.key_terms, right.key_terms) for t in pair)  # noqa: B905  the shorter list ends it
+    pairs = zip_longest(left.key_terms, right.key_terms)
+    terms = dict.fromkeys(term for pair in pairs for term in pair if term is not None)
     return TopicSummary(
         first_turn=left.first_turn,
         last_turn=right.last_turn,
