@@ -256,12 +256,23 @@ def test_pauses_are_kept_as_running_statistics() -> None:
 
 def test_a_changed_verdict_takes_the_place_of_the_last() -> None:
     """Counts follow: a turn that is blocked after all is counted, one that is not is taken back."""
-    state = after(current_turn("a"))
+    ctx = current_turn("a")
     lock = Lock(turn=1, reason="2 blocked turns")
-    blocked = with_verdict(
-        state, verdict(action=Action.BLOCK, mode=Mode.CRITICAL, turn_risk=0.9), SHOWN, lock
-    )
+    worse = verdict(turn=ctx.turn, action=Action.BLOCK, mode=Mode.CRITICAL, turn_risk=0.9)
+    blocked = with_verdict(ctx.state, after(ctx), worse, SHOWN, lock)
     assert (blocked.profile.blocked, blocked.lock, blocked.mode) == (1, lock, Mode.CRITICAL)
     assert (blocked.recent[-1].action, blocked.recent[-1].turn_risk) == (Action.BLOCK, 0.9)
-    freed = with_verdict(blocked, verdict(), Ledger(), None)
+    freed = with_verdict(ctx.state, blocked, verdict(turn=ctx.turn), Ledger(), None)
     assert (freed.profile.blocked, freed.lock, freed.mode) == (0, None, Mode.SAFE)
+
+
+def test_a_changed_verdict_leaves_nothing_of_the_first() -> None:
+    """Modes, counts and the peak are those of the verdict that stands, as if it had been alone."""
+    ctx = current_turn("a")
+    first = {"action": Action.STRIP, "mode": Mode.CRITICAL, "turn_risk": 0.9}
+    second = {"action": Action.ALLOW, "mode": Mode.CAUTIOUS, "turn_risk": 0.3}
+    for earlier, later in ((first, second), (second, first)):
+        changed = with_verdict(
+            ctx.state, after(ctx, **earlier), verdict(turn=ctx.turn, **later), SHOWN, None
+        )
+        assert changed == after(ctx, **later)

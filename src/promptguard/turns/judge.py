@@ -162,7 +162,7 @@ class TurnJudge:
             evidence=revised.evidence,
             scores=(*verdict.scores, score),
         )
-        return changed, with_verdict(after, changed, revised.ledger, revised.lock)
+        return changed, with_verdict(state, after, changed, revised.ledger, revised.lock)
 
     def context_of(self, state: SessionState, turn: TurnInput, *, now: float) -> TurnContext:
         """Return everything the signals may look at, by the quick reader."""

@@ -128,17 +128,23 @@ def remember(
 
 
 def with_verdict(
-    after: SessionState, verdict: Verdict, ledger: Ledger, lock: Lock | None
+    before: SessionState,
+    after: SessionState,
+    verdict: Verdict,
+    ledger: Ledger,
+    lock: Lock | None,
 ) -> SessionState:
-    """Return a state whose last turn got a changed verdict, by a second opinion."""
+    """Return a state whose last turn got a changed verdict, by a second opinion.
+
+    What follows from the verdict is reckoned from the session `before` the turn, so that nothing
+    of the first one stays.
+    """
     last = replace(
         after.recent[-1],
         turn_risk=verdict.turn_risk,
         mode=verdict.mode,
         action=verdict.action,
     )
-    # The first verdict has been counted already.
-    was, now = after.recent[-1].action is Action.BLOCK, verdict.action is Action.BLOCK
     return replace(
         after,
         accumulated_risk=verdict.accumulated_risk,
@@ -146,8 +152,8 @@ def with_verdict(
         ledger=ledger,
         lock=lock,
         recent=(*after.recent[:-1], last),
-        profile=replace(after.profile, blocked=after.profile.blocked - int(was) + int(now)),
-        entered=entered_after(after, verdict),
+        profile=counted(after.profile, before, verdict),
+        entered=entered_after(before, verdict),
     )
 
 
@@ -252,21 +258,29 @@ def profile_after(ctx: TurnContext, verdict: Verdict, record: TurnRecord) -> Ses
     old = ctx.state.profile
     scores = {score.name: score.score for score in verdict.scores}
     phrases = phrases_in(ctx.views.folded)
-    counted = replace(
+    profile = replace(
         old,
         turns=old.turns + 1,
-        blocked=old.blocked + int(verdict.action is Action.BLOCK),
-        stripped=old.stripped + int(verdict.action is Action.STRIP),
         flagged=old.flagged + int(record.is_flagged),
-        mode_changes=old.mode_changes + int(verdict.mode != ctx.state.mode),
         probing=old.probing + int(scores.get("probing", 0.0) >= _PROBING),
         hypotheticals=old.hypotheticals + int(Phrase.HYPOTHETICAL in phrases),
         meta_instructions=old.meta_instructions + int(Phrase.META_INSTRUCTION in phrases),
         topics_revisited=old.topics_revisited + int(is_return(ctx)),
         peak_message_risk=max(old.peak_message_risk, verdict.message_risk),
+    )
+    return with_gap(counted(profile, ctx.state, verdict), ctx)
+
+
+def counted(profile: SessionProfile, before: SessionState, verdict: Verdict) -> SessionProfile:
+    """Return the profile with what a verdict on the turn after `before` adds to the counts."""
+    old = before.profile
+    return replace(
+        profile,
+        blocked=old.blocked + int(verdict.action is Action.BLOCK),
+        stripped=old.stripped + int(verdict.action is Action.STRIP),
+        mode_changes=old.mode_changes + int(verdict.mode != before.mode),
         peak_risk=max(old.peak_risk, verdict.turn_risk),
     )
-    return with_gap(counted, ctx)
 
 
 def with_gap(profile: SessionProfile, ctx: TurnContext) -> SessionProfile:
