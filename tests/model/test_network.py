@@ -34,6 +34,7 @@ from promptguard.model.network import (
     log_odds,
     message_windows,
     shorten,
+    shown_from,
     sigmoid,
 )
 from promptguard.model.readers import Readers
@@ -93,6 +94,22 @@ def test_a_long_conversation_loses_its_oldest_turns() -> None:
     assert len(tokens) == len(speakers) <= CONTEXT
     assert tokens.count(39) == LAST_TOKENS
     assert 1 not in tokens
+
+
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), IDS), max_size=12), IDS)
+def test_what_the_user_said_is_shown_from_one_turn_on(
+    said: list[tuple[str, list[int]]], system: list[int]
+) -> None:
+    """All of the user's turns from there, none before, and the one before would not have fitted."""
+    marked = [(role, [index, *ids]) for index, (role, ids) in enumerate(said, 50_000)]
+    first = shown_from(marked, system)
+    tokens, _ = context_window(marked, system)
+    users = [index for index, (role, _) in enumerate(said) if role == "user"]
+    assert [index for index in users if 50_000 + index in tokens] == [
+        index for index in users if index >= first
+    ]
+    assert len(tokens) <= CONTEXT
+    assert first == 0 or said[first - 1][0] == "user"
 
 
 def test_what_the_user_said_has_the_room_before_the_replies() -> None:

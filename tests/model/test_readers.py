@@ -146,6 +146,26 @@ def test_in_a_conversation_only_the_users_words_tell(encoder: Readers) -> None:
     assert encoder.read_context([*said, Message(role=Role.USER, content="harm")]).turn > 0.9
 
 
+@pytest.mark.parametrize(
+    ("turns", "words", "is_truncated"),
+    [
+        (1, 400, False),
+        (5, 48, False),
+        (6, 48, True),
+        (6, 42, True),
+        (23, 10, False),
+        (24, 10, True),
+        (25, 1, True),
+    ],
+)
+def test_a_reading_says_that_older_turns_were_left_out(
+    encoder: Readers, turns: int, words: int, is_truncated: bool
+) -> None:
+    """Whether or not those that fit fill the window to its end."""
+    said = [Message(role=Role.USER, content="bread " * words)] * turns
+    assert encoder.read_context(said).is_truncated is is_truncated
+
+
 def test_a_conversation_without_messages_has_a_reading(encoder: Readers) -> None:
     """Nothing said is nothing found."""
     assert encoder.read_context([]).turn == pytest.approx(LOW)

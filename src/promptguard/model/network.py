@@ -58,6 +58,8 @@ REMEMBERED = 64
 Floats = npt.NDArray[np.float32]
 Window = tuple[list[int], list[int]]
 """Token ids, and who speaks each of them."""
+Said = Sequence[tuple[str, Sequence[int]]]
+"""Who spoke, and the tokens of it."""
 
 
 def spread(count: int, limit: int) -> list[int]:
@@ -118,40 +120,55 @@ def document_windows(
     return windows
 
 
-def context_window(said: Sequence[tuple[str, Sequence[int]]], system: Sequence[int] = ()) -> Window:
+def shown_from(said: Said, system: Sequence[int] = ()) -> int:
+    """Return the index from which on `context_window` shows a talk; 0 where no turn is left out.
+
+    Everything older than a turn that does not fit is left out too: the window shows the end of
+    the talk without a gap.
+    """
+    room = _room(system)
+    for index in reversed(range(len(said))):
+        if said[index][0] != "assistant":
+            room -= len(_piece(said, index))
+            if room < 0:
+                return index + 1
+    return 0
+
+
+def context_window(said: Said, system: Sequence[int] = ()) -> Window:
     """Lay the system prompt and the last turns out in one window, newest last.
 
     The system prompt and the assistant's turns are shortened most. What the user said has the room
     first, from the newest turn on. Replies to it come in as long as the window stays short.
     """
-    opening = [*shorten(system, SYSTEM_TOKENS), SEP] if system else []
-    room = CONTEXT - 1 - len(opening)
-    kept: dict[int, list[int]] = {}
-    oldest = 0
-    for index in reversed(range(len(said))):
-        role, ids = said[index]
-        if role == "assistant":
-            continue
-        is_last = index == len(said) - 1
-        piece = [*shorten(ids, LAST_TOKENS if is_last else USER_TOKENS), SEP]
-        if len(piece) > room:
-            # Everything older is left out too: the window shows the end of the talk without a gap.
-            oldest = index + 1
-            break
-        room -= len(piece)
-        kept[index] = piece
-    room -= CONTEXT - WITH_REPLIES
-    for index in reversed(range(oldest, len(said))):
-        role, ids = said[index]
-        piece = [*shorten(ids, ASSISTANT_TOKENS), SEP]
-        if role == "assistant" and len(piece) <= room:
-            room -= len(piece)
-            kept[index] = piece
+    pieces = {index: _piece(said, index) for index in range(shown_from(said, system), len(said))}
+    kept = {index: piece for index, piece in pieces.items() if said[index][0] != "assistant"}
+    room = _room(system) - sum(map(len, kept.values())) - (CONTEXT - WITH_REPLIES)
+    for index in sorted(pieces.keys() - kept.keys(), reverse=True):
+        if len(pieces[index]) <= room:
+            room -= len(pieces[index])
+            kept[index] = pieces[index]
+    opening = _opening(system)
     tokens, speakers = [CLS, *opening], [USER] + [SYSTEM] * len(opening)
     for index, piece in sorted(kept.items()):
         tokens += piece
         speakers += [_SPEAKERS[said[index][0]]] * len(piece)
     return tokens, speakers
+
+
+def _opening(system: Sequence[int]) -> list[int]:
+    return [*shorten(system, SYSTEM_TOKENS), SEP] if system else []
+
+
+def _room(system: Sequence[int]) -> int:
+    return CONTEXT - 1 - len(_opening(system))
+
+
+def _piece(said: Said, index: int) -> list[int]:
+    role, ids = said[index]
+    if role == "assistant":
+        return [*shorten(ids, ASSISTANT_TOKENS), SEP]
+    return [*shorten(ids, LAST_TOKENS if index == len(said) - 1 else USER_TOKENS), SEP]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from promptguard.conversation import Message, Role
 from promptguard.errors import ModelError
 from promptguard.model.artifact import MESSAGE_OUTPUTS, PACKED, Artifact, bundled
 from promptguard.model.network import (
-    CONTEXT,
     MAX_WINDOWS,
     USER,
     WINDOW,
@@ -33,6 +32,7 @@ from promptguard.model.network import (
     is_cut,
     load_word_pairs,
     message_windows,
+    shown_from,
 )
 from promptguard.model.reading import (
     QUICK,
@@ -92,7 +92,8 @@ class Readers:
         talk = [m for m in messages if m.role in (Role.USER, Role.ASSISTANT)]
         kept = talk[-CONTEXT_MESSAGES:]
         said = [(m.role.value, self._tokens(m.content).ids) for m in kept]
-        window = context_window(said, self._tokens(system).ids if system else ())
+        opening = self._tokens(system).ids if system else []
+        window = context_window(said, opening)
         logits, further = self._run([window], [0], thorough)
         turn, session = self._blended(
             ("turn", "session"), logits[0].context, None if further is None else further.context
@@ -101,7 +102,7 @@ class Readers:
             turn=turn,
             session=session,
             turns=sum(m.role is Role.USER for m in kept),
-            is_truncated=len(window[0]) >= CONTEXT - 1 or len(kept) < len(talk),
+            is_truncated=shown_from(said, opening) > 0 or len(kept) < len(talk),
             readers=_asked(further),
         )
 

@@ -38,7 +38,7 @@ class ContextReading:
     """The last user turn in the light of the system prompt and of all before it.
 
     `turn` is the probability that answering it serves an attack, `session` that an attack was
-    tried anywhere so far.
+    tried anywhere so far. `is_truncated` says that older turns were left out.
     """
 
     turn: float
