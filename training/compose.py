@@ -11,7 +11,6 @@ import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -92,8 +91,16 @@ def in_json(text: str, sentence: str, place: float) -> str | None:
     return json.dumps(body, ensure_ascii=False)
 
 
-def shells(rng: random.Random, line: Callable[[], str], sentence: str) -> tuple[str, str]:
-    """Return a task and a short tool result that carries `sentence` in one field."""
+def shells(rng: random.Random, lines: list[str], sentence: str) -> tuple[str, str]:
+    """Return a task and a short tool result that carries `sentence` in one field.
+
+    `lines` fill the others. Drawn from `rng` alone: equal ones give results that differ in the
+    sentence only.
+    """
+
+    def line() -> str:
+        return rng.choice(lines)
+
     text = rng.choice(
         (sentence, f"{line()} {sentence}", f"{sentence} {line()}", f"{line()} {sentence} {line()}")
     )
@@ -167,7 +174,7 @@ def composed(rows: list[Row], given: Insertions, rng: random.Random) -> list[Row
     lines = statements(innocent)
     if lines:
         for number in range(SHORT_RESULTS if len(rows) > 20_000 else SHORT_RESULTS // 10):
-            made += _short_pair(given, rng, lambda: rng.choice(lines), f"short-{number}")
+            made += _short_pair(given, rng, lines, f"short-{number}")
     return made
 
 
@@ -215,9 +222,7 @@ def _pair(row: Row, given: Insertions, rng: random.Random, name: str) -> list[Ro
     return made
 
 
-def _short_pair(
-    given: Insertions, rng: random.Random, line: Callable[[], str], name: str
-) -> list[Row]:
+def _short_pair(given: Insertions, rng: random.Random, lines: list[str], name: str) -> list[Row]:
     lang = "en" if rng.random() < 0.6 else rng.choice(sorted(given.orders))
     chosen = _sentences(given, lang, rng)
     if chosen is None:
@@ -225,8 +230,8 @@ def _short_pair(
     seed = rng.random()
     made = []
     for label, sentence in enumerate(chosen):
-        # The same seed for both, so that they get the same shell.
-        task, body = shells(random.Random(seed), line, sentence)
+        # The same seed for both, so that they get the same shell and the same filling.
+        task, body = shells(random.Random(seed), lines, sentence)
         made.append(
             _row(lang, "" if seed < MASKED_TASK else task, body, label, name, "composed_results")
         )
