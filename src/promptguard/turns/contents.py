@@ -13,6 +13,7 @@ from promptguard.model.reading import DocumentReading
 from promptguard.protocols import Encoder, FilReading
 from promptguard.risk.ledger import content_action, risk_of
 from promptguard.risk.weights import Weights
+from promptguard.text.places import Form, original_spans
 from promptguard.text.read import TextViews, read_text
 from promptguard.text.windows import windows
 from promptguard.turns.input import Content
@@ -89,8 +90,11 @@ class ContentJudge:
         worst = max(range(len(texts)), key=lambda index: readings[index].order)
         nats = self.weights.documents["order"].nats(readings[worst].order)
         if self.weights.doubt.low <= self.prior + nats <= self.weights.doubt.high:
-            return self.encoder.read_documents([texts[worst]], task=task, thorough=True)[0]
-        return readings[worst]
+            chosen = self.encoder.read_documents([texts[worst]], task=task, thorough=True)[0]
+        else:
+            chosen = readings[worst]
+        start, end = _place(views, texts[worst], chosen)
+        return replace(chosen, start=start, end=end)
 
     def _bare(self, views: TextViews) -> float:
         """Return what a content that is nothing but a few words says taken as a message.
@@ -146,6 +150,16 @@ class HarmlessContents:
                 self._known[_known_as(tenant, item)] = None
         while len(self._known) > self._limit:
             self._known.popitem(last=False)
+
+
+def _place(views: TextViews, read: str, reading: DocumentReading) -> tuple[int, int]:
+    """Return where in the text as written the words lie that a reading of one view points at."""
+    if read != views.plain:
+        return next((view.start, view.end) for view in views.decoded if view.text == read)
+    if read == views.original or reading.start == reading.end:
+        return reading.start, reading.end
+    (place,) = original_spans(views.original, [(reading.start, reading.end)], form=Form.PLAIN)
+    return place
 
 
 def _known_as(tenant: str, item: ComparableMessage) -> tuple[str, bool, str]:
