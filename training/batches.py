@@ -36,7 +36,11 @@ Turns = list[tuple[str, list[int]]]
 
 @dataclass
 class Batch:
-    """One batch: windows, whose rows they are, and the targets."""
+    """One batch: windows, whose rows they are, the targets, and the windows by length.
+
+    `lengths` are those of the windows in `order`: known here, they need not be fetched back from
+    the device, which would wait for all that it has still to do.
+    """
 
     task: str
     ids: Tensor
@@ -47,6 +51,8 @@ class Batch:
     session: Tensor
     kinds: Tensor
     pairs: Tensor
+    order: Tensor
+    lengths: tuple[int, ...]
 
     def to(self, device: str) -> Batch:
         """Return the batch on a device."""
@@ -230,6 +236,7 @@ def collate(task: str, rows: list[Row], found: list[list[Window]]) -> Batch:
             sides[row["pair"]][row["attack"]].append(index)
     pairs = [(a, b) for benign, attacks in sides.values() for a in attacks for b in benign]
     ids, speakers, mask = pad(flat)
+    order = sorted(range(len(flat)), key=lambda row: len(flat[row][0]))
     return Batch(
         task=task,
         ids=ids,
@@ -240,6 +247,8 @@ def collate(task: str, rows: list[Row], found: list[list[Window]]) -> Batch:
         session=torch.tensor([float(row["session"]) for row in rows]),
         kinds=torch.tensor([row["kinds"] for row in rows], dtype=torch.float32),
         pairs=torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2),
+        order=torch.tensor(order),
+        lengths=tuple(len(flat[row][0]) for row in order),
     )
 
 

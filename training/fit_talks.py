@@ -36,7 +36,7 @@ from training.records import at_most, read
 
 SIGNALS = ("semantic", "context", "concepts", "keywords", "fil", "continuation", "probing")
 LOGIT = frozenset({"semantic", "context", "concepts"})
-PER_SOURCE = {"held": 8, "dev": 80}
+PER_SOURCE = {"held": 20, "dev": 80}
 # Talks that return to something harmless or to the attack: few sources, and much rests on them.
 AFTER, PER_AFTER = frozenset({"authored_after", "authored_recovery"}), 60
 MAX_TURNS = 12

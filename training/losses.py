@@ -51,13 +51,13 @@ def translated_loss(network: Network, batch: list[Sentence]) -> Tensor:
 
 def forward_windows(network: Network, batch: Batch) -> tuple[Tensor, ...]:
     """Return all outputs; windows of like length share a pass, to pad less."""
-    order = batch.mask.sum(1).argsort()
     parts: list[tuple[Tensor, ...]] = []
-    for part in order.split(CHUNK):
-        length = -(-int(batch.mask[part[-1]].sum()) // 16) * 16
+    for index, part in enumerate(batch.order.split(CHUNK)):
+        longest = batch.lengths[index * CHUNK + len(part) - 1]
+        length = -(-longest // 16) * 16
         inputs = (t[part, :length] for t in (batch.ids, batch.speakers, batch.mask))
         parts.append(tuple(out.float() for out in network(*inputs)))
-    back = order.argsort()
+    back = batch.order.argsort()
     return tuple(torch.cat(out)[back] for out in zip(*parts, strict=True))
 
 

@@ -17,9 +17,11 @@ SOURCE_BOOST = {
     "authored_plans": 3.0, "authored_paths": 4.0, "authored_hidden": 3.0,
     "authored_goals_early": 2.0, "authored_veiled_early": 2.0, "authored_paths_early": 4.0,
     "authored_plans_early": 3.0, "authored_hidden_early": 2.0,
+    # Talks of courteous questions that never ask openly.
+    "authored_polite": 4.0, "authored_polite_early": 3.0,
     "authored_pairs_hazards": 2.0, "authored_pairs_wrapped": 2.0, "authored_pairs_behaviours": 2.0,
     "authored_pairs_provoked": 2.0, "authored_planted": 3.0,
-    "authored_provoked": 1.5,
+    "authored_data": 3.0, "authored_provoked": 1.5, "authored_requests": 2.0,
     "hh_harmless_test": 1.5,  # what people, not models, say to draw an assistant into harm
 }  # fmt: skip
 # Ordinary use of every kind beside the attacks lifts recall at low false-positive rates most.
