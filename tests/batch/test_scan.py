@@ -216,6 +216,16 @@ def test_the_unfinished_last_line_of_a_growing_log_is_tried_again(tmp_path: Path
     assert ids == ["r0", "r1", "r2", "r3"]
 
 
+def test_resume_leaves_a_file_that_no_scan_wrote_as_it_is(tmp_path: Path) -> None:
+    """Its last line may have no end, and would else be cut off before the refusal."""
+    out = tmp_path / "notes.txt"
+    for text in ("one line", "a line\nand another"):
+        out.write_text(text)
+        with pytest.raises(InputError):
+            run(records(2), out, resume=True)
+        assert out.read_text() == text
+
+
 def test_resume_refuses_other_records_and_another_configuration(tmp_path: Path) -> None:
     """Lines of different making are never mixed."""
     out = tmp_path / "out.jsonl"

@@ -90,6 +90,14 @@ async def test_a_line_cut_off_by_a_crash_is_held_again(tmp_path) -> None:
     assert file.read_bytes().endswith(b"}\n")
 
 
+def test_a_file_that_is_no_log_of_ours_is_not_replaced(tmp_path) -> None:
+    """One line without an end reads as no conversation at all, and yet it is somebody's."""
+    (tmp_path / LOG).write_text("mine")
+    with pytest.raises(ConfigError, match="choose another folder"):
+        ProbeJournal(tmp_path).begin(PLAN, "m")
+    assert (tmp_path / LOG).read_text() == "mine"
+
+
 async def test_what_was_learned_is_there_in_the_next_run(tmp_path) -> None:
     """Scores are kept in the named file between runs."""
     scores = tmp_path / "learned.json"

@@ -77,6 +77,17 @@ def test_lines_of_unknown_making_are_refused(path: Path) -> None:
         Journal(path, SETTINGS).resume()
 
 
+@pytest.mark.parametrize("text", ["notes", "notes\nmore notes"])
+def test_a_refused_file_stays_as_it_was(path: Path, text: str) -> None:
+    """Somebody's own file may end without a line break, and is none of ours to cut."""
+    path.write_text(text)
+    journal = Journal(path, SETTINGS)
+    journal.lines()
+    with pytest.raises(InputError, match="unknown"):
+        journal.resume()
+    assert path.read_text() == text
+
+
 def test_resuming_nothing_begins(path: Path) -> None:
     """A job may always be started with the same command."""
     journal = Journal(path, SETTINGS)

@@ -30,7 +30,8 @@ class ProbeJournal:
 
         A run that logged nothing never reached its model: it is begun anew.
         """
-        if self._log.lines():
+        # A log without a plan beside it is somebody else's file.
+        if self._log.lines() or (self._log.holds_anything and not self._log.stored_settings()):
             raise ConfigError(
                 f"{self.folder} holds a run already; resume it or choose another folder."
             )
@@ -60,7 +61,7 @@ class ProbeJournal:
         return replace(plan, scores=scores_from_json(json.dumps(scores))), self.records()
 
     def records(self) -> tuple[ProbeRecord, ...]:
-        """Return the log; a last line cut off by a crash is dropped from it."""
+        """Return the log, without a last line that was cut off by a crash."""
         return tuple(
             record_from_json(line, where=f"{self._log.path} line {number}")
             for number, line in enumerate(self._log.lines(), start=1)

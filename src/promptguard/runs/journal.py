@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,6 +36,11 @@ class Journal:
         self._is_synced = is_synced
         self._file: BinaryIO | None = None
 
+    @property
+    def holds_anything(self) -> bool:
+        """Whether something other than an empty file is at `path`."""
+        return self.path.exists() and (not self.path.is_file() or self.path.stat().st_size > 0)
+
     def begin(self, *, overwrite: bool = False) -> None:
         """Start an empty journal; what another run left is refused, or replaced if `overwrite`."""
         if not overwrite:
@@ -45,7 +50,7 @@ class Journal:
 
     def require_new(self) -> None:
         """Raise InputError where `begin` would replace what another run left."""
-        if _holds_something(self.path):
+        if self.holds_anything:
             raise InputError(
                 f"{self.path} exists already: --resume goes on with it, --force replaces it."
             )
@@ -53,26 +58,24 @@ class Journal:
     def resume(self, *, may_change: Collection[str] = ()) -> tuple[str, ...]:
         """Return the finished lines and go on after them; without any, the same as `begin`.
 
-        Raises InputError where the lines belong to other settings than `may_change` allows.
+        What a stop left of a last line is removed. Raises InputError where the file belongs to
+        other settings than `may_change` allows; it is then left as it was.
         """
         lines = self.lines()
-        if lines:
+        if self.holds_anything:
             self._require_same(may_change)
         self._open("ab")
+        # Appending to a line that was cut off would spoil the next.
+        self._truncate(lines)
         self._write_settings()
         return lines
 
     def lines(self) -> tuple[str, ...]:
-        """Return the finished lines; the rest of a last line that was cut off is removed."""
+        """Return the finished lines, without what a stop left of a last one."""
         if not self.path.is_file():
             return ()
         try:
-            raw = self.path.read_bytes()
-            end = raw.rfind(b"\n") + 1
-            if end < len(raw):
-                # A stop cut this line off; appending to it would spoil the next.
-                os.truncate(self.path, end)
-            return tuple(line.decode("utf-8") for line in raw[:end].split(b"\n")[:-1])
+            return tuple(line.decode("utf-8") for line in self.path.read_bytes().split(b"\n")[:-1])
         except UnicodeDecodeError:
             raise DataError(f"{self.path} is not UTF-8 text.") from None
         except OSError as error:
@@ -106,14 +109,19 @@ class Journal:
     def drop_last(self, count: int) -> None:
         """Remove the last `count` lines, to be written again."""
         if count:
-            kept = self.lines()[:-count]
-            os.truncate(self.path, sum(len(line.encode("utf-8")) + 1 for line in kept))
+            self._truncate(self.lines()[:-count])
 
     def close(self) -> None:
         """Close the file; lines and settings stay, so that the run can be resumed."""
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _truncate(self, kept: Sequence[str]) -> None:
+        try:
+            os.truncate(self.path, sum(len(line.encode("utf-8")) + 1 for line in kept))
+        except OSError as error:
+            raise self._failed("write", error) from None
 
     def _open(self, how: str) -> None:
         self.close()
@@ -155,7 +163,3 @@ def replace_text(path: Path, text: str) -> None:
     fresh = path.with_name(f"{path.name}.new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)
-
-
-def _holds_something(path: Path) -> bool:
-    return path.exists() and (not path.is_file() or path.stat().st_size > 0)
