@@ -130,6 +130,7 @@ def test_every_shape_of_message_is_read(item: object, role: Role, text: str) -> 
         ([{"type": "x_output", "output": 3}], r"messages\[0\]\.output must be"),
         ([{"role": "user", "content": "x", "timestamp": "now"}], r"messages\[0\]\.timestamp"),
         ([{"role": "user", "content": "x", "timestamp": True}], r"messages\[0\]\.timestamp"),
+        ([{"role": "user", "content": "x", "timestamp": 10**400}], r"messages\[0\]\.timestamp"),
     ],
 )
 def test_what_is_no_conversation_is_an_error_that_names_the_item(items: object, said: str) -> None:

@@ -152,10 +152,15 @@ def _message_from(item: object, where: str) -> Message:
     # To Python a bool is an int.
     if stamp is not None and (isinstance(stamp, bool) or not isinstance(stamp, (int, float))):
         raise InputError(f"{where}.timestamp must be a number of seconds.")
+    try:
+        timestamp = None if stamp is None else float(stamp)
+    except OverflowError:
+        # JSON has no largest number.
+        raise InputError(f"{where}.timestamp must be a number of seconds.") from None
     return Message(
         role=role_of(item["role"], where=f"{where}.role"),
         content=text_of(_listed(item.get("content")), where=f"{where}.content"),
-        timestamp=None if stamp is None else float(stamp),
+        timestamp=timestamp,
     )
 
 

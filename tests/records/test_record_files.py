@@ -141,6 +141,27 @@ def test_parquet(tmp_path: Path) -> None:
     assert isinstance(fault, Fault)
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1000, 1], type=pa.timestamp("ns")),
+        pa.array([1, 9 * 10**18], type=pa.timestamp("us")),
+        pa.array([b"fine", b"\xff"]).view(pa.string()),
+    ],
+    ids=["nanoseconds", "far future", "not UTF-8"],
+)
+def test_a_parquet_value_that_python_cannot_hold_costs_its_row(
+    tmp_path: Path, column: pa.Array
+) -> None:
+    """Every other row of the file is read."""
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"text": ["a", "b"], "extra": column}), path)
+    first, second = read_records([path])
+    assert isinstance(first, Record)
+    assert isinstance(second, Fault)
+    assert (second.number, "cannot be read" in second.reason) == (2, True)
+
+
 def test_parquet_without_pyarrow_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,11 +184,23 @@ def _parquet_rows(path: str) -> Iterator[Row]:
     try:
         with parquet.ParquetFile(path) as table:
             for batch in table.iter_batches(batch_size=256):
-                for row in batch.to_pylist():
+                for row in _batch_rows(batch):
                     number += 1
                     yield number, row
     except (ArrowException, OSError) as error:
         yield number + 1, _cut_short(error)
+
+
+def _batch_rows(batch: Any) -> Iterator[object]:
+    try:
+        yield from batch.to_pylist()
+    except (ValueError, OverflowError):
+        # Text that is not UTF-8, a moment no clock has: the rows beside it can be read.
+        for at in range(batch.num_rows):
+            try:
+                yield from batch.slice(at, 1).to_pylist()
+            except (ValueError, OverflowError):
+                yield InputError("The row holds a value that cannot be read.")
 
 
 def _cut_short(error: Exception) -> InputError:
