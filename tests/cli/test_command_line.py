@@ -108,13 +108,14 @@ def test_our_own_errors_are_one_line(
         (SystemExit(1), EXIT_ERROR),
         (SystemExit(0), EXIT_ALLOW),
         (OSError(28, "No space left on device"), EXIT_ERROR),
+        (ZeroDivisionError(), EXIT_ERROR),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_every_end_has_its_code(
     monkeypatch: pytest.MonkeyPatch, raised: BaseException, code: int
 ) -> None:
-    """A reader that went away is an error, never caution."""
+    """A reader that went away is an error, never caution, and so is a fault of ours."""
 
     def end(**_: object) -> None:
         raise raised
@@ -122,6 +123,18 @@ def test_every_end_has_its_code(
     monkeypatch.setattr(cli, "main", end)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert exit_code(monkeypatch) == code
+
+
+def test_half_a_surrogate_pair_is_printed_as_json_escapes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stored messages may hold one, and no encoding can write it."""
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="utf-8"))
+    text = "é \ud800"
+    monkeypatch.setattr(cli, "main", lambda **_: click.echo(json.dumps(text, ensure_ascii=False)))
+    assert exit_code(monkeypatch) == EXIT_ALLOW
+    assert json.loads(raw.getvalue()) == text
 
 
 def test_a_command_that_returns_no_code_has_succeeded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
+import traceback
 
 import click
 
@@ -61,6 +63,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; our own errors become one line on stderr and exit code 3."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Stored text may hold half a surrogate pair, which JSON can escape and no encoding write.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _exit_code()
         sys.stdout.flush()
@@ -68,6 +73,10 @@ def main() -> None:
         # Python writes what is left once more when it ends, which must not fail again.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open to the end
         click.echo(f"Error: the output cannot be written: {error.strerror}.", err=True)
+        code = EXIT_ERROR
+    except Exception:
+        # A fault of ours; Python itself would end with 1, which here would mean caution.
+        traceback.print_exc()
         code = EXIT_ERROR
     sys.exit(code)
 

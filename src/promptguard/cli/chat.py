@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptguard.cli.stored import complete_sessions, config_option
+from promptguard.cli.terminal import plain
 from promptguard.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ async def _turn(controller: Controller, session: str, text: str) -> None:
                 fault = piece.verdict.fault
                 click.echo()
             else:
-                click.echo(piece, nl=False)
+                click.echo(plain(piece), nl=False)
     except ProviderError as error:
         click.secho(f"\nNo reply: {error}", fg="red", err=True)
     if fault:
@@ -89,7 +90,7 @@ async def _show_earlier(controller: Controller, session: str) -> None:
         click.echo("There is no such session yet; it begins here.", err=True)
     for entry in entries:
         text = "(text not kept)" if entry.content is None else entry.content
-        click.secho(f"{entry.role.value}: {text}", dim=True)
+        click.secho(f"{entry.role.value}: {plain(text)}", dim=True)
         if entry.verdict:
             _show_verdict(entry)
 
@@ -112,4 +113,5 @@ def _show_verdict(entry: TranscriptEntry) -> None:
     )
     click.secho(line, fg=_COLOURS.get(action, "red"), err=True)
     for item in verdict.top_evidence[:_REASONS]:
-        click.secho(f"  {item.nats:+.2f} {item.signal}: {item.reason}", dim=True, err=True)
+        reason = plain(item.reason)
+        click.secho(f"  {item.nats:+.2f} {item.signal}: {reason}", dim=True, err=True)

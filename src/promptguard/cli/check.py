@@ -10,6 +10,7 @@ import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_BLOCK, EXIT_CAUTION
 from promptguard.cli.stored import config_option
+from promptguard.cli.terminal import plain
 from promptguard.counts import counted
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _show(metrics: ReciprocityMetrics, text: str) -> None:
     colour = _COLOURS[metrics.decision]
     out.print(f"[bold {colour}]{metrics.decision.upper()}[/]  {metrics.label}, {_why(metrics)}")
     # The sentence quotes the prompt, which rich must not read as markup.
-    out.print(Text(told(metrics, text)), soft_wrap=True)
+    out.print(Text(plain(told(metrics, text))), soft_wrap=True)
     out.print(_table(metrics))
     out.print(
         f"balance {metrics.ayni_balance:+.2f}{_alone(metrics)} · "

@@ -16,6 +16,7 @@ from promptguard.cli.stored import (
     session_argument,
     tenant_option,
 )
+from promptguard.cli.terminal import plain
 
 if TYPE_CHECKING:
     from promptguard.controller import Controller
@@ -134,9 +135,9 @@ def _show(found: Explanation) -> None:
     from promptguard.turns.sentence import verdict_sentence
 
     console = Console(highlight=False)
-    console.print(Text(verdict_sentence(found.verdict, found.text)), soft_wrap=True)
+    console.print(Text(plain(verdict_sentence(found.verdict, found.text))), soft_wrap=True)
     for line in _lines(found.verdict):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(plain(line)), soft_wrap=True)
     table = Table("turn", "turn risk", "shown risk", "mode", "action", "strongest evidence")
     for each in found.verdicts:
         table.add_row(
@@ -146,11 +147,11 @@ def _show(found: Explanation) -> None:
             each.mode.name,
             each.action.value,
             # Reasons quote rules and texts, which rich must not read as markup.
-            Text(_strongest(each)),
+            Text(plain(_strongest(each))),
         )
     console.print(table)
     for line in _session_lines(found):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(plain(line)), soft_wrap=True)
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:

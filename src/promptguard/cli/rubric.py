@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION, EXIT_ERROR
+from promptguard.cli.terminal import plain
 from promptguard.counts import counted
 from promptguard.errors import InputError
 
@@ -181,7 +182,7 @@ def _as_text(name: str, verdict: ContradictionVerdict) -> str:
     ]
     if verdict.acknowledgement is not None:
         lines.append(f"  acknowledged: {verdict.acknowledgement.text}")
-    return "\n".join(lines)
+    return plain("\n".join(lines))
 
 
 def _as_json(name: str, verdict: ContradictionVerdict) -> str:

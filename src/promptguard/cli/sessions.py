@@ -19,6 +19,7 @@ from promptguard.cli.stored import (
     tenant_option,
     with_stored,
 )
+from promptguard.cli.terminal import plain
 
 if TYPE_CHECKING:
     from promptguard.protocols import SessionKey, SessionStore
@@ -45,7 +46,7 @@ def sessions(ctx: click.Context, config_file: str | None, tenant: str) -> None:
 @sessions.command("list")
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 1_000_000),
     default=50,
     show_default=True,
     help="How many sessions at most.",
@@ -87,7 +88,7 @@ def show(given: _Given, session_id: str, as_json: bool) -> None:
         return
     for entry in entries:
         text = entry.content if entry.content is not None else "(text not kept)"
-        click.echo(f"{entry.turn:>4} {entry.role.value}: {text}{_note(entry)}")
+        click.echo(f"{entry.turn:>4} {entry.role.value}: {plain(text)}{_note(entry)}")
 
 
 @sessions.command("export")
