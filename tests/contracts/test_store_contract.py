@@ -175,6 +175,7 @@ async def test_sessions_are_filtered_and_newest_first(store: SessionStore) -> No
     assert await names(contains="beta") == ["beta%2", "beta_1"]
     assert await names(contains="_") == ["beta_1"]
     assert await names(contains="%") == ["beta%2"]
+    assert await names(contains="\ud800\0") == await names(search="\ud800\0") == []
     assert await names(limit=2, offset=1) == ["Gamma", "beta%2"]
     assert await names(offset=9) == []
 

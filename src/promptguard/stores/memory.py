@@ -31,11 +31,13 @@ from promptguard.stores.rows import (
     check_save,
     closed,
     conflict,
+    id_forms,
     key_name,
     turns_of,
     verdict_in,
+    words_of,
 )
-from promptguard.stores.statements import id_forms, overview_of_turns, precision_of, words_of
+from promptguard.stores.statements import overview_of_turns, precision_of
 from promptguard.verdict import Verdict
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from promptguard.conversation import Role
 from promptguard.errors import DataError, InputError, StoreError, VersionConflict
 from promptguard.protocols import SessionKey, SessionLabel
-from promptguard.queries import StoredTurn
+from promptguard.queries import StoredTurn, plain_part
 from promptguard.state import SessionState, TranscriptEntry, is_demo
 from promptguard.verdict import Action, Verdict
 
@@ -49,6 +49,7 @@ _FUNCTION_WORDS = {
 _LANGUAGE_WORDS = {code: frozenset(words.split()) for code, words in _FUNCTION_WORDS.items()}
 # Bounds the searchable copy, which is read whole by every search for words.
 _SEARCHED_CHARS = 4000
+_MOST_WORDS = 8
 # What an index row holds is bounded in PostgreSQL.
 _REASON_CHARS = 150
 _NAME_CHARS = 40
@@ -250,10 +251,25 @@ def verdict_in(text: str | None) -> Verdict | None:
     if not text:
         return None
     try:
-        return Verdict.from_json(_printable(text))
+        return Verdict.from_json(printable(text))
     except DataError:
         # One odd row must not break a whole page.
         return None
+
+
+def printable(text: str) -> str:
+    """Return text that every database takes as text: without NUL and broken Unicode."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def words_of(search: str) -> tuple[str, ...]:
+    """Return the words that a search looks for."""
+    return tuple(printable(search.replace("\0", " ")).casefold().split()[:_MOST_WORDS])
+
+
+def id_forms(text: str) -> tuple[str, ...]:
+    """Return how a text may stand in an id: as it is, and as the service writes it."""
+    return tuple(dict.fromkeys((printable(text), plain_part(text))))
 
 
 def _turn(
@@ -263,7 +279,7 @@ def _turn(
     poisoned = next((finding for finding in verdict.content if finding.reason), None)
     # A content may be poisoned where nothing speaks against the turn itself; then it is the reason.
     reason = strongest.reason if strongest else poisoned.reason if poisoned else verdict.fault
-    text = _printable("\n".join(texts))
+    text = printable("\n".join(texts))
     return StoredTurn(
         tenant=key.tenant,
         session_id=key.session_id,
@@ -273,7 +289,7 @@ def _turn(
         action=verdict.action,
         turn_risk=verdict.turn_risk,
         signal=(strongest.signal if strongest else "content" if poisoned else "")[:_NAME_CHARS],
-        reason=_without_numbers(_printable(reason[:_REASON_CHARS])),
+        reason=_without_numbers(printable(reason[:_REASON_CHARS])),
         tags=tuple(tag[:_TAG_CHARS] for tag in verdict.tags[:_MOST_TAGS]),
         language=language_of(text),
         key=key_name(key.session_id),
@@ -286,11 +302,6 @@ def _turn(
 def _without_numbers(reason: str) -> str:
     """Return a reason as it is the same for all turns of its kind: scores and counts differ."""
     return _COUNT.sub("several", _PLACE.sub("an earlier turn", _SCORE.sub("", reason)))
-
-
-def _printable(text: str) -> str:
-    """Return text that every database takes as text: without NUL and broken Unicode."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def _row_of(entry: TranscriptEntry) -> EntryRow:

@@ -25,14 +25,20 @@ from promptguard.queries import (
     TurnFilter,
     TurnQuery,
     TurnRow,
-    plain_part,
 )
 from promptguard.state import SessionState
-from promptguard.stores.rows import TURN_COLUMNS, text_of, turn_of, turn_values, verdict_in
+from promptguard.stores.rows import (
+    TURN_COLUMNS,
+    id_forms,
+    text_of,
+    turn_of,
+    turn_values,
+    verdict_in,
+    words_of,
+)
 from promptguard.verdict import Action
 
 Rows = Sequence[Sequence[Any]]
-MAX_WORDS = 8
 # Bounds what is read and sorted for the percentiles, however long the stretch is.
 _LATENCY_TURNS = 10_000
 # A double colon is a cast of PostgreSQL and no parameter.
@@ -296,17 +302,6 @@ def _latency(values_ms: Sequence[float]) -> Latency | None:
         median_ms=ordered[len(ordered) // 2],
         p95_ms=ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))],
     )
-
-
-def words_of(search: str) -> tuple[str, ...]:
-    """Return the words that a search looks for."""
-    plain = search.encode("utf-8", "replace").decode().replace("\0", " ")
-    return tuple(plain.casefold().split()[:MAX_WORDS])
-
-
-def id_forms(text: str) -> tuple[str, ...]:
-    """Return how a text may stand in an id: as it is, and as the service writes it."""
-    return tuple(dict.fromkeys((text, plain_part(text))))
 
 
 def _session_conditions(query: SessionQuery) -> _Conditions:

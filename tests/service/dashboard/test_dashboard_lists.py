@@ -70,6 +70,13 @@ def test_nonsense_in_the_address_is_ignored(params: Mapping[str, str]) -> None:
     assert not ListFilter.from_params(params).is_narrow
 
 
+def test_no_filter_holds_what_a_database_refuses() -> None:
+    """An address can spell a NUL character, which PostgreSQL takes for an error."""
+    chosen = ListFilter.from_params({"q": "a\0b", "signal": "\0", "key": "k\0"})
+    assert "\0" not in f"{chosen.q}{chosen.signal}{chosen.key}"
+    assert chosen.is_narrow
+
+
 def test_a_column_is_sorted_down_and_then_up() -> None:
     """The second click on a column turns its order round, another column starts anew."""
     chosen = ListFilter(q="x", page=4)

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from promptguard.protocols import SessionQuery
 from promptguard.queries import LabelFilter, SessionSort, TurnFilter
+from promptguard.stores.rows import printable
 from promptguard.verdict import Action, Mode
 
 PAGE = 50
@@ -57,7 +58,7 @@ class ListFilter:
     def from_params(cls, params: Mapping[str, str]) -> Self:
         """Read a filter from an address; what is not among the choices is left out."""
         texts = {
-            each.name: params.get(each.name, "")[:_LONGEST].strip()
+            each.name: printable(params.get(each.name, "")[:_LONGEST]).strip()
             for each in fields(cls)
             if each.name != "page"
         }
