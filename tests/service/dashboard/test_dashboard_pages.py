@@ -65,6 +65,17 @@ async def test_behind_tls_the_cookie_is_for_tls_alone(proto: str, is_secure: boo
         assert ("Secure" in answer.headers["set-cookie"]) is is_secure
 
 
+@pytest.mark.parametrize("other", ['prefs={"a": 1}', "list[0]=x", "flag", "name=é"])
+async def test_cookies_of_other_programs_do_not_end_a_visit(other: str) -> None:
+    """Programs on one machine share their cookies, whatever the port, and write what they like."""
+    async with open_site(keys=KEYS) as site:
+        answer = await site.client.post("/dashboard/login", data={"key": READ_KEY})
+        visit = answer.headers["set-cookie"].partition(";")[0]
+        site.client.cookies.clear()
+        headers = {"cookie": f"{other}; {visit}".encode()}
+        assert (await site.client.get("/dashboard/sessions", headers=headers)).status_code == 200
+
+
 async def test_style_and_script_name_no_foreign_host() -> None:
     """The assets fetch nothing from elsewhere either."""
     async with open_site() as site:

@@ -12,7 +12,6 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from urllib.parse import parse_qs, quote
 
@@ -236,7 +235,7 @@ class DashboardAuth:
         is_socket = scope["type"] == "websocket" or _path(scope).startswith(_SOCKET_PATH)
         if is_socket and not _is_own_origin(headers):
             return None
-        return access.visitor(_cookie_in(headers))
+        return access.visitor(HTTPConnection(scope).cookies.get(COOKIE))
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -293,7 +292,7 @@ async def sign_in(request: Request) -> Response:
 
 async def sign_out(request: Request) -> Response:
     """End the visit and delete its cookie."""
-    context_of(request).access.sign_out(_cookie_in(request.headers))
+    context_of(request).access.sign_out(request.cookies.get(COOKIE))
     response = RedirectResponse(f"{base_of(request)}/login", status_code=303)
     response.delete_cookie(COOKIE, path=base_of(request) or "/", httponly=True, samesite="lax")
     return response
@@ -318,14 +317,6 @@ def safe_next(wanted: str) -> str:
 def _form(request: Request, wanted: str, *, error: str = "", status: int = 200) -> HTMLResponse:
     html = render("frame", "login", base_of(request), __version__, wanted, error)
     return HTMLResponse(html, status_code=status, headers={"cache-control": "no-store"})
-
-
-def _cookie_in(headers: Mapping[str, str]) -> str | None:
-    try:
-        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return None if morsel is None else morsel.value
 
 
 def _is_own_origin(headers: Mapping[str, str]) -> bool:
