@@ -54,6 +54,18 @@ def test_validate_compares_configurations(tmp_path: Path, config: str) -> None:
     assert "rules against strict" in result.output
 
 
+@pytest.mark.parametrize("extra", [(), ("--dissect",)])
+def test_two_contenders_of_one_name_are_refused(
+    tmp_path: Path, config: str, extra: tuple[str, ...]
+) -> None:
+    """A report would show the outcomes of one under both; `rules` is also a part of the engine."""
+    (tmp_path / "other").mkdir()
+    other, out = rules_config(tmp_path / "other"), str(tmp_path / "report")
+    words = ("--config", config, "--config", other, "--out", out, *extra)
+    with pytest.raises(InputError, match="'rules'"):
+        run(validate, data(tmp_path, 4), *words)
+
+
 def test_validate_stops_at_a_bad_line_where_asked(tmp_path: Path, config: str) -> None:
     """Nothing is judged then."""
     with pytest.raises(DataError, match="line 5"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -118,15 +119,21 @@ def _contenders(configs: tuple[str, ...], *, dissect: bool) -> tuple[Contender, 
 
     first = load_settings(configs[0] if configs else None)
     if dissect:
-        parts = dissected(first)
-        return (*parts, *(engine(Path(path).stem, load_settings(path)) for path in configs[1:]))
-    if not configs:
-        return (engine("engine", first),)
-    named = [engine(Path(path).stem, load_settings(path)) for path in configs]
+        named = [*dissected(first), *_engines(configs[1:])]
+    else:
+        named = _engines(configs) or [engine("engine", first)]
     # The report tells contenders apart by their names alone.
-    if len({contender.name for contender in named}) < len(named):
-        raise InputError("Two configurations have the same file name; rename one.")
+    twice = [name for name, count in Counter(one.name for one in named).items() if count > 1]
+    if twice:
+        raise InputError(f"Two configurations would both be called {twice[0]!r}; rename a file.")
     return tuple(named)
+
+
+def _engines(configs: tuple[str, ...]) -> list[Contender]:
+    from promptguard.config import load_settings
+    from promptguard.validation.contenders import engine
+
+    return [engine(Path(path).stem, load_settings(path)) for path in configs]
 
 
 def _orders(
