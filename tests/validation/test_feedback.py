@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from labelled import CALM, HOSTILE, open_fake
 
 from promptguard.config import ControllerConfig
@@ -21,8 +22,10 @@ async def talk(store: MemoryStore, name: str, *said: str, store_text: str = "kee
         await guard.judge_turn(name, TurnInput(text=text))
 
 
-async def label(store: MemoryStore, name: str, verdict: str, at: float = 1.0) -> None:
-    given = SessionLabel(verdict=verdict, author="a", timestamp=at)
+async def label(
+    store: MemoryStore, name: str, verdict: str, at: float = 1.0, turn: int | None = None
+) -> None:
+    given = SessionLabel(verdict=verdict, author="a", timestamp=at, turn=turn)
     await store.put_label(SessionKey(session_id=name), given)
 
 
@@ -44,6 +47,29 @@ async def test_the_latest_verdict_counts_and_the_rest_is_left_alone() -> None:
     }
     assert sorted(case.index for case in found.cases) == [10, 11]
     assert found.without_text == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "is_attack"),
+    [
+        ([("attack", 2), ("false_alarm", 1)], True),
+        ([("attack", None), ("false_alarm", 1)], True),
+        ([("attack", 1), ("false_alarm", 1)], False),
+        ([("attack", 2), ("false_alarm", None)], False),
+        ([("false_alarm", None), ("attack", 2)], True),
+        ([("unsure", None), ("false_alarm", 2)], False),
+    ],
+)
+async def test_a_false_alarm_on_one_turn_does_not_acquit_another(
+    given: list[tuple[str, int | None]], is_attack: bool
+) -> None:
+    """Turns are labelled one by one, the newest first; only a label on the whole is about all."""
+    store = MemoryStore()
+    await talk(store, "one", CALM, HOSTILE)
+    for at, (verdict, turn) in enumerate(given):
+        await label(store, "one", verdict, float(at), turn)
+    (case,) = (await labelled_sessions(store)).cases
+    assert case.is_attack is is_attack
 
 
 async def test_the_guards_own_refusal_is_no_evidence() -> None:

@@ -195,7 +195,10 @@ class Feedback:
 
 
 async def labelled_sessions(store: SessionStore, *, first_index: int = 0) -> Feedback:
-    """Read every session on which a person gave a verdict; the latest verdict counts."""
+    """Read every session on which a person gave a verdict; the latest on each turn counts.
+
+    A session is an attack where one of its turns is: a false alarm on another is no acquittal.
+    """
     cases: list[Case] = []
     without_text = 0
     offset = 0
@@ -215,11 +218,14 @@ async def labelled_sessions(store: SessionStore, *, first_index: int = 0) -> Fee
 
 async def _verdict(store: SessionStore, state: SessionState) -> bool | None:
     """Return True for an attack, False for a false alarm, None where nobody labelled it."""
-    for label in reversed(await store.labels(_key(state))):
+    standing: dict[int | None, bool] = {}
+    for label in await store.labels(_key(state)):
         spelling = label.verdict.strip().lower().replace(" ", "_")
         if spelling in _ATTACK_LABELS | _BENIGN_LABELS:
-            return spelling in _ATTACK_LABELS
-    return None
+            # One on the whole session takes back what was said of its turns.
+            kept = {} if label.turn is None else standing
+            standing = {**kept, label.turn: spelling in _ATTACK_LABELS}
+    return any(standing.values()) if standing else None
 
 
 async def _messages(store: SessionStore, state: SessionState) -> tuple[Message, ...]:
