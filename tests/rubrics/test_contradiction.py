@@ -306,14 +306,20 @@ def test_meaning_is_asked_about_what_differs() -> None:
     assert asked == [("car", "aeroplan")]
 
 
-def test_cost_grows_with_the_turns_only() -> None:
+@pytest.mark.parametrize(
+    ("asked", "answers"),
+    [
+        ("Should city {} build a tram?", ("Yes, city {} should build a tram.",)),
+        (Q, (YES, NO)),
+    ],
+    ids=["steady", "wavering"],
+)
+def test_cost_grows_with_the_turns_only(asked: str, answers: tuple[str, ...]) -> None:
     """Eight times the turns take far less than sixty-four times the time."""
 
     def seconds(pairs: int) -> float:
         texts = [
-            text
-            for at in range(pairs)
-            for text in (f"Should city {at} build a tram?", f"Yes, city {at} should build a tram.")
+            text.format(at) for at in range(pairs) for text in (asked, answers[at % len(answers)])
         ]
         start = time.process_time()
         judge_contradiction(talk(*texts))

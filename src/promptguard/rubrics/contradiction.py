@@ -148,10 +148,11 @@ def _reversals(
         for a, b in pairs
         if a.stance.contradicts(b.stance) and not (a.is_on_claim and _is_wavering(a, b, last))
     ]
-    counted = [
-        (a, b) for a, b in opposed if not a.is_on_claim or grants_claim(a, b, shipped_patterns())
-    ]
-    hints = [pair for pair in opposed if pair not in counted]
+    counted: list[tuple[Turn, Turn]] = []
+    hints: list[tuple[Turn, Turn]] = []
+    for a, b in opposed:
+        is_plain = not a.is_on_claim or grants_claim(a, b, shipped_patterns())
+        (counted if is_plain else hints).append((a, b))
     counted += [(one.first, one.second) for one in conceded if one.is_plain]
     hints += [(one.first, one.second) for one in conceded if not one.is_plain]
     return counted, hints
