@@ -84,7 +84,9 @@ def test_check_names_bad_files_and_judges_the_others(tmp_path) -> None:
     assert "missing.json: cannot be read" in result.stderr
 
 
-@pytest.mark.parametrize("text", ["", "   \n", "not json\nat all"])
+@pytest.mark.parametrize(
+    "text", ["", "   \n", "not json\nat all", "9" * 5000, "[" * 100_000], ids=len
+)
 def test_check_refuses_what_is_no_json(text) -> None:
     """An empty or foreign file is one fault."""
     result = run("check", "-", given=text)

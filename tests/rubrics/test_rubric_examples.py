@@ -70,3 +70,10 @@ def test_an_empty_folder_is_an_error(tmp_path) -> None:
     """Nothing to judge is not a success."""
     with pytest.raises(DataError):
         validate_examples(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "[" * 100_000], ids=["number", "nesting"])
+def test_json_that_python_cannot_hold_is_a_fault(text) -> None:
+    """A number of thousands of digits, and lists within lists without end."""
+    with pytest.raises(DataError, match="JSON"):
+        example_from(text, kind="negative")

@@ -108,7 +108,7 @@ def _conversations(source: str) -> Iterator[tuple[str, object]]:
         return
     try:
         body = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         yield from _lines(source, text)
         return
     yield from _split(source, body)
@@ -132,7 +132,7 @@ def _lines(source: str, text: str) -> Iterator[tuple[str, object]]:
 def _parsed(line: str) -> object:
     try:
         return json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return InputError("is not valid JSON.")
 
 

@@ -66,6 +66,9 @@ def example_from(text: str, *, kind: str) -> Example:
         body = json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(f"not valid JSON (line {error.lineno})") from None
+    except (ValueError, RecursionError):
+        # A number of thousands of digits, or lists within lists without end.
+        raise DataError("not JSON that can be read") from None
     if not isinstance(body, Mapping):
         raise DataError("not a JSON object")
     for name in _TEXTS:
