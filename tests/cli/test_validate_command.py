@@ -66,6 +66,23 @@ def test_two_contenders_of_one_name_are_refused(
         run(validate, data(tmp_path, 4), *words)
 
 
+def test_a_report_is_written_whatever_the_records_are_called(tmp_path: Path, config: str) -> None:
+    """Half a surrogate pair in a name, which no file takes, must not cost the whole run."""
+    names = ("id", "source", "category", "lang", "pair")
+    rows = [
+        {"text": CALM, "label": label} | {name: f"{name} \ud800" for name in names}
+        for label in ("attack", "benign")
+    ]
+    path, out = tmp_path / "odd.jsonl", tmp_path / "report"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = run(validate, str(path), "--config", config, "--out", str(out), "--rounds", "5")
+    assert result.exit_code == 0
+    report = read_report(out / "report.json")
+    assert report is not None
+    assert [group.name for group in report.contenders[0].by_source] == ["source ?"]
+    assert report.contenders[0].missed.listed[0].id == "id ?"
+
+
 def test_validate_stops_at_a_bad_line_where_asked(tmp_path: Path, config: str) -> None:
     """Nothing is judged then."""
     with pytest.raises(DataError, match="line 5"):

@@ -56,11 +56,16 @@ class FieldMap:
 
 
 def as_text(value: object) -> str:
-    """Return a plain value as text, empty for none and for what is not plain."""
+    """Return a plain value as text that can be written, empty for what is not plain or none."""
     if isinstance(value, bool):
         # As JSON spells it, so that `labels` can name it.
         return "true" if value else "false"
-    return str(value) if isinstance(value, (str, int, float)) else ""
+    return writable(str(value)) if isinstance(value, (str, int, float)) else ""
+
+
+def writable(text: str) -> str:
+    """Return text that any file takes: half a surrogate pair becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _walk(row: Mapping[str, object], path: str) -> object:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from promptguard.errors import ConfigError, InputError
-from promptguard.records.fields import FieldMap
+from promptguard.records.fields import FieldMap, writable
 from promptguard.records.record import Fault, Record, id_of, record_from
 
 STDIN = "-"
@@ -66,7 +66,8 @@ def read_records(
     """
     chosen = fields or FieldMap()
     for path in input_files(given):
-        name = "stdin" if path == STDIN else Path(path).name
+        # A file may be called anything, and its name is written into reports.
+        name = "stdin" if path == STDIN else writable(Path(path).name)
         for number, row in _rows(path):
             yield _read(row, name, number, chosen)
 
