@@ -203,11 +203,15 @@ class JudgedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewQuery:
-    """What to sum up: turns from `since` to `until`, in stretches of `bucket_s` seconds."""
+    """What to sum up: turns from `since` to `until`, in stretches of `bucket_s` seconds.
+
+    The first stretch begins at `start`, by default at `since`; no turn before `since` counts.
+    """
 
     since: int
     until: int
     bucket_s: int
+    start: int | None = None
     tenant: str | None = "default"
     is_demo: bool | None = None
     top: int = 8
@@ -220,7 +224,12 @@ class OverviewQuery:
     @property
     def buckets(self) -> int:
         """How many stretches there are; the last may be shorter."""
-        return max(0, -(-(self.until - self.since) // self.bucket_s))
+        return max(0, -(-(self.until - self.begins) // self.bucket_s))
+
+    @property
+    def begins(self) -> int:
+        """Where the first stretch begins."""
+        return self.since if self.start is None else self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

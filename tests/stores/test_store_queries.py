@@ -243,6 +243,18 @@ async def test_an_overview_counts_turns_over_time_and_what_they_share(store: Ses
     assert (found.latency.turns, found.latency.p95_ms) == (3, 8.0)
 
 
+async def test_a_stretch_that_begins_before_the_range_counts_only_what_is_in_it(
+    store: SessionStore,
+) -> None:
+    """Stretches begin at full hours, and the range wherever it was asked for."""
+    await put(store, "early", ("x", 110, verdict_of(Action.BLOCK, 0.9)))
+    await put(store, "late", ("x", 150, verdict_of(Action.BLOCK, 0.9)))
+    query = OverviewQuery(since=130, until=260, bucket_s=100, start=100)
+    found = await store.overview(query)
+    assert found.buckets == (Bucket(start=100, turns=1, blocked=1), Bucket(start=200))
+    assert [count.name for count in found.sessions] == ["late"]
+
+
 async def test_an_overview_of_nothing_is_empty(store: SessionStore) -> None:
     """A new installation has stretches without turns and no latency."""
     found = await store.overview(OverviewQuery(since=0, until=50, bucket_s=20))

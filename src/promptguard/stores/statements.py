@@ -187,7 +187,7 @@ def overview(query: OverviewQuery) -> dict[str, Statement]:
     found = _turn_conditions(query.turns, query.tenant)
     # Each stretch has bounds of its own; those of the whole would only be tested once more.
     anytime = _turn_conditions(replace(query.turns, since=None, until=None), query.tenant)
-    values = {**found.values, "start": query.since, "width": query.bucket_s}
+    values = {**found.values, "start": query.begins, "width": query.bucket_s}
     wanted = {
         # Counting stretch by stretch reads the index in order; grouping all turns would sort them.
         "totals": Statement(
@@ -195,7 +195,8 @@ def overview(query: OverviewQuery) -> dict[str, Statement]:
                 SELECT 0 UNION ALL SELECT n + 1 FROM b WHERE n + 1 < :count)
             SELECT b.n, (SELECT count(*) FROM guard_turns t WHERE {anytime.where}
                 AND t.second >= :start + b.n * :width
-                AND t.second < :start + (b.n + 1) * :width AND t.second < :until) FROM b""",
+                AND t.second < :start + (b.n + 1) * :width
+                AND t.second >= :since AND t.second < :until) FROM b""",
             values={**values, "count": query.buckets},
         ),
         "flagged": Statement(
@@ -244,7 +245,7 @@ def overview_of_turns(query: OverviewQuery, turns: Sequence[StoredTurn]) -> Over
     flagged = [turn for turn in turns if turn.is_flagged]
 
     def bucket(turn: StoredTurn) -> int:
-        return (turn.second - query.since) // query.bucket_s
+        return (turn.second - query.begins) // query.bucket_s
 
     actions = Counter((bucket(turn), turn.action.value) for turn in flagged)
     answers: dict[str, Rows] = {
@@ -270,7 +271,7 @@ def _buckets(query: OverviewQuery, totals: Mapping[int, int], flagged: Rows) -> 
         by_bucket[int(number)][action] += count
     return tuple(
         Bucket(
-            start=query.since + number * query.bucket_s,
+            start=query.begins + number * query.bucket_s,
             turns=totals.get(number, 0),
             steered=by_bucket[number][Action.STEER] + by_bucket[number][Action.REVIEW],
             stripped=by_bucket[number][Action.STRIP],

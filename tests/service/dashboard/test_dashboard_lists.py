@@ -114,7 +114,9 @@ def test_a_range_is_named_or_from_one_moment_to_another(
     assert (chosen.name, chosen.until - chosen.since) == (name, span)
     query = chosen.query("t", is_demo=None)
     assert query.buckets <= 62
-    assert query.since % query.bucket_s == 0
+    assert query.begins % query.bucket_s == 0
+    # The list behind the numbers begins where they do.
+    assert (query.since, query.until) == (chosen.since, chosen.until)
 
 
 def test_the_overview_leads_to_the_sessions_behind_each_number() -> None:

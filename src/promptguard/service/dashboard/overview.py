@@ -65,9 +65,13 @@ class Range:
 
     def query(self, tenant: str, *, is_demo: bool | None) -> OverviewQuery:
         """Return what to ask the store; stretches begin at full minutes, hours or days."""
-        since = self.since - self.since % self.bucket_s
         return OverviewQuery(
-            tenant=tenant, since=since, until=self.until, bucket_s=self.bucket_s, is_demo=is_demo
+            tenant=tenant,
+            since=self.since,
+            until=self.until,
+            bucket_s=self.bucket_s,
+            start=self.since - self.since % self.bucket_s,
+            is_demo=is_demo,
         )
 
 
@@ -113,8 +117,9 @@ def overview_html(
         return listed.url(base, **narrowed)
 
     def of_bucket(bucket: Bucket) -> str:
-        ends = moment_of(bucket.start + chosen.bucket_s)
-        return sessions(since=moment_of(bucket.start), until=ends)
+        # The first and the last stretch may reach beyond the range.
+        ends = moment_of(min(bucket.start + chosen.bucket_s, chosen.until))
+        return sessions(since=moment_of(max(bucket.start, chosen.since)), until=ends)
 
     total = found.total
     numbers = (
