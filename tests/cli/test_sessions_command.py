@@ -19,7 +19,7 @@ from judging import fake_judge
 from promptguard.cli import cli
 from promptguard.config import ControllerConfig
 from promptguard.controller import Controller
-from promptguard.errors import SessionNotFound, StoreError
+from promptguard.errors import InputError, SessionNotFound, StoreError
 from promptguard.queries import plain_id
 from promptguard.stores import open_store
 from promptguard.testing import ManualClock
@@ -145,6 +145,20 @@ def test_an_exported_session_can_be_scanned(stored: str, tmp_path: Path) -> None
     roles = [message["role"] for message in json.loads(line)["messages"]]
     assert roles[0] == "system"
     assert "tool" in roles
+
+
+def test_a_session_without_its_text_is_not_exported(tmp_path: Path, config: str) -> None:
+    """Empty messages in its place would be scanned, and found harmless."""
+    given = ControllerConfig(store=f"sqlite:{tmp_path / 'sessions.db'}", store_text="hash")
+
+    async def fill() -> None:
+        async with Controller(given, judge=fake_judge()) as guard:
+            await guard.judge_turn("hashed", TurnInput(text=HOSTILE))
+
+    asyncio.run(fill())
+    done = run("sessions", "--config", config, "export", "hashed")
+    assert isinstance(done.exception, InputError)
+    assert done.stdout == ""
 
 
 def test_a_session_is_locked_and_released(stored: str) -> None:

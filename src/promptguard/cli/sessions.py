@@ -20,6 +20,7 @@ from promptguard.cli.stored import (
     with_stored,
 )
 from promptguard.cli.terminal import plain
+from promptguard.errors import InputError
 
 if TYPE_CHECKING:
     from promptguard.protocols import SessionKey, SessionStore
@@ -97,10 +98,15 @@ def show(given: _Given, session_id: str, as_json: bool) -> None:
 def export(given: _Given, session_id: str) -> None:
     """Print a session as one line of JSON that `scan` reads."""
     state, entries = _transcript(given, session_id)
+    if any(entry.content is None for entry in entries):
+        # Without its words a scan would find it harmless.
+        raise InputError(
+            "The text of this session was not kept (store_text, retention), so it cannot be "
+            "exported; `sessions show --json` has its verdicts."
+        )
     system = [{"role": "system", "content": state.system}] if state.system else []
     messages = [
-        {"role": e.role.value, "content": e.content or "", "timestamp": e.timestamp}
-        for e in entries
+        {"role": e.role.value, "content": e.content, "timestamp": e.timestamp} for e in entries
     ]
     body = {"id": state.session_id, "messages": [*system, *messages]}
     click.echo(json.dumps(body, ensure_ascii=False))
