@@ -20,6 +20,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
+from promptguard.conversation import without_lone_surrogates
 from promptguard.errors import DataError
 from promptguard.patterns import Entry, any_of, language_cache, on_change, packs
 from promptguard.patterns.wordlist import TermMatch, WordList
@@ -81,7 +82,8 @@ def matchable(text: str) -> str:
     if text.isascii():
         # Neither compatibility forms nor accents occur in ASCII, which most texts are.
         return " ".join(text.lower().split())
-    plain = unicodedata.normalize("NFKC", text).translate(_SAME)
+    # RE2 reads UTF-8, which has no form for half a surrogate pair.
+    plain = unicodedata.normalize("NFKC", without_lone_surrogates(text)).translate(_SAME)
     return " ".join(bare(plain).split())
 
 
