@@ -25,6 +25,8 @@ Place = tuple[str | int, ...]
 # Only in alphabets that write words apart: forty Chinese characters are a whole order, and
 # invisible ones can spell another text.
 _IDENTIFIER = re.compile(r"[!-~\u00c0-\u02af\u0370-\u058f]{0,40}\Z")
+# Where a part of a message keeps its words, which were read as a line, however short.
+_WORDS = ("text", "refusal")
 # So many names in one list are words of a sentence.
 _LISTED_WORDS = 6
 _DATA_URL = re.compile(r"data:[\w/+.;=-]*;base64,(?=[A-Za-z0-9+/_\s=-]*\Z)")
@@ -279,7 +281,7 @@ def with_stripped(body: Mapping[str, object], items: Iterable[ComparableMessage]
 
 def _replaced(value: object, place: Place, text: str) -> object:
     if not place:
-        return _without(value, text)
+        return _without(value, text, frozenset(text.split("\n")))
     step, rest = place[0], place[1:]
     if isinstance(value, list) and isinstance(step, int):
         # Copied along the path alone; the body itself stays as it came.
@@ -289,24 +291,28 @@ def _replaced(value: object, place: Place, text: str) -> object:
     raise AssertionError("a place is read from the body it leads into")
 
 
-def _without(value: object, text: str) -> object:
-    """Return a value in which no sentence is left; a text within a longer one goes alone."""
+def _without(value: object, text: str, lines: frozenset[str]) -> object:
+    """Return a value in which no sentence is left, nor any of the text's own `lines`."""
     if isinstance(value, str):
+        if value.strip() == text:
+            return STRIPPED
         parsed = _parsed(value)
         if parsed is not None:
-            return json.dumps(_without(parsed, text))
-        if value.strip() != text and text in value:
+            return json.dumps(_without(parsed, text, lines))
+        # A text within a longer one goes alone.
+        if text in value:
             return value.replace(text, STRIPPED)
-        return value if _IDENTIFIER.match(value) and value.strip() != text else STRIPPED
+        return value if _IDENTIFIER.match(value) else STRIPPED
     if isinstance(value, list):
         words = set(_words_in(value))
-        rest = [
-            _without(item, text) for item in value if not (isinstance(item, str) and item in words)
-        ]
-        return [*rest, *([STRIPPED] if words else [])]
+        others = [i for i in value if not (isinstance(i, str) and (i in words or i in lines))]
+        note = [STRIPPED] if len(others) < len(value) else []
+        return [*(_without(item, text, lines) for item in others), *note]
     if isinstance(value, Mapping):
         # A key that is a sentence is read by the model as well, so the whole pair goes.
-        return {key: _without(item, text) for key, item in value.items() if _IDENTIFIER.match(key)}
+        kept = {key: item for key, item in value.items() if _IDENTIFIER.match(key)}
+        said = {key for key in _WORDS if isinstance(kept.get(key), str) and kept[key] in lines}
+        return {k: STRIPPED if k in said else _without(v, text, lines) for k, v in kept.items()}
     return value
 
 
@@ -332,12 +338,11 @@ def _with_repeats(pairs: list[tuple[str, object]]) -> object:
 
 def _is_deep(value: object) -> bool:
     # By levels and not by recursion: the depth that is measured could exhaust the stack.
-    level = [value]
+    level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(MAX_DEPTH):
         level = [
             part
             for item in level
-            if isinstance(item, (dict, list))
             for part in (item.values() if isinstance(item, dict) else item)
             if isinstance(part, (dict, list))
         ]
