@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import time
 
 import pytest
 
@@ -15,6 +16,7 @@ from promptguard.service.body import (
     checked_flag,
     checked_model,
     checked_object,
+    is_bytes,
     name_of,
     poisoned_in,
     prose_in,
@@ -147,6 +149,14 @@ def test_encoded_bytes_are_no_words(seed: int) -> None:
         base64.b64encode(bytes(20_000)),
     ):
         assert prose_in(encoded.decode()) == ([], True)
+
+
+def test_a_long_run_of_blanks_is_looked_at_once() -> None:
+    """Else a text of some kilobytes that only begins like encoded data would take seconds."""
+    text = "A" * 200 + " " * 100_000 + "!"
+    started = time.process_time()
+    assert not is_bytes(text)
+    assert time.process_time() - started < 1.0
 
 
 def test_names_and_short_lists_are_no_sentences() -> None:

@@ -30,7 +30,8 @@ _WORDS = ("text", "refusal")
 # So many names in one list are words of a sentence.
 _LISTED_WORDS = 6
 _DATA_URL = re.compile(r"data:[\w/+.;=-]*;base64,(?=[A-Za-z0-9+/_\s=-]*\Z)")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]{200,}={0,2}\s*\Z")
+# What is taken is not given back: else a long run of blanks would be gone through once for each.
+_BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]{200,}+={0,2}\s*+\Z")
 # Encoded lines are broken after 64 or 76 characters; shorter ones are words.
 _LINE_CHARS = 40
 # A sentence without blanks (`Ignore_all_previous`): in data so many words in a row are no chance,
