@@ -74,6 +74,15 @@ async def test_token_numbers_are_marked_as_not_judged(guarded) -> None:
     assert (await embed(guard, [[1, 2], [3]])).headers["x-promptguard-not-judged"] == "input"
 
 
+@pytest.mark.parametrize("prompt", [[[1, ATTACK]], [[ATTACK], "hello"], [1, ATTACK], [[[1]]]])
+async def test_words_among_token_numbers_are_refused(guarded, prompt) -> None:
+    """Some servers read them, so they must not pass as numbers do."""
+    guard = await guarded()
+    reply = await complete(guard, prompt)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "prompt")
+    assert guard.upstream.calls == 0
+
+
 async def test_embeddings_pass_and_say_what_was_found(guarded) -> None:
     """A poisoned text is marked by its place, and nothing is stored."""
     guard = await guarded()

@@ -67,7 +67,7 @@ class CompletionsWire(ChunkWire):
         reading = Reading(limits=limits)
         texts = [item for item in prompts if isinstance(item, str)]
         if len(texts) < len(prompts):
-            if not all(isinstance(item, (list, str)) for item in prompts):
+            if not all(isinstance(item, str) or _is_tokens(item) for item in prompts):
                 raise invalid("prompt", "must be text or tokens")
             reading.unjudged.append("prompt")
         reading.message(Role.USER, "\n".join(texts), ("prompt",))
@@ -92,10 +92,15 @@ class CompletionsWire(ChunkWire):
         yield DONE
 
 
+def _is_tokens(prompt: object) -> bool:
+    # Some servers take words among the numbers, which would pass unread.
+    return isinstance(prompt, list) and all(isinstance(item, int) for item in prompt)
+
+
 def _prompts(body: Mapping[str, object]) -> Sequence[object]:
     """Return the prompts of a request; a list of numbers is one, as tokens."""
     prompt = body.get("prompt", "")
-    if not isinstance(prompt, list) or all(isinstance(item, int) for item in prompt):
+    if not isinstance(prompt, list) or _is_tokens(prompt):
         return [prompt]
     return prompt
 
