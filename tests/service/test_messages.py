@@ -155,11 +155,20 @@ async def test_thinking_and_documents_are_judged(guarded) -> None:
     }
     for extra in (
         [{"role": "assistant", "content": [thinking, {"type": "text", "text": "Hm."}]}],
+        [{"role": "assistant", "content": f"<think>{PAGE}</think>Hm."}],
+        [{"role": "assistant", "content": "Hm.", "reasoning_content": PAGE}],
         [{"role": "user", "content": [document]}],
     ):
         reply = await send(guard, "hello", *extra, "go on")
         assert reply.headers["x-promptguard-action"] == "strip"
         assert PAGE not in guard.upstream.raw[-1].decode()
+
+
+async def test_a_system_prompt_over_the_bound_is_refused(guarded) -> None:
+    """As it is in the other formats."""
+    guard = await guarded(conversation={"max_chars": 1000})
+    reply = await send(guard, "hello", system="x" * 1001)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (413, "system")
 
 
 @pytest.mark.parametrize(

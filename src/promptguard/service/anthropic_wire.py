@@ -22,6 +22,7 @@ from promptguard.service.openai_wire import (
     parts_in,
     read_each,
     read_fields,
+    read_rest,
     role_in,
 )
 from promptguard.service.wire import (
@@ -90,7 +91,8 @@ class MessagesWire:
         reading = Reading(limits=limits)
         own, others = parts_in(body.get("system"), ("system",))
         rest = [reading.prose(part, place) for part, place in others]
-        reading.system.append("\n".join(text for text in (*own, *rest) if text))
+        system = "\n".join(text for text in (*own, *rest) if text)
+        reading.message(Role.SYSTEM, system, ("system",))
         read_each(reading, messages, _read_message)
         read_fields(reading, body, NOT_READ)
         user = mapping(body.get("metadata")).get("user_id")
@@ -229,14 +231,16 @@ def _read_message(reading: Reading, item: object, place: Place, *, is_last: bool
     message = checked_message(item, place, _KNOWN)
     role, inside = role_in(message), (*place, "content")
     own, others = parts_in(message.get("content"), inside)
+    text = "\n".join(own)
     is_prefill = is_last and role is Role.ASSISTANT
     # The beginning of the answer ends the request, so the rest of the message is read before it.
     if not is_prefill:
-        reading.message(role, "\n".join(own), inside)
+        reading.message(role, text, inside)
     for block, at in others:
         _read_block(reading, block, at)
+    read_rest(reading, message, place, role, text)
     if is_prefill:
-        reading.message(role, "\n".join(own), inside)
+        reading.message(role, text, inside)
     return role
 
 

@@ -214,6 +214,11 @@ def read_each(reading: Reading, messages: Sequence[object], read: ReadMessage) -
     for at, item in enumerate(messages):
         before = len(reading.messages)
         role = read(reading, item, ("messages", at), is_last=at == len(messages) - 1)
+    end_with_turn(reading, role, before)
+
+
+def end_with_turn(reading: Reading, role: Role, before: int) -> None:
+    """Begin a turn for a last message of `role` that added no text to the `before` messages."""
     has_text = len(reading.messages) > before
     if not has_text and role not in (Role.ASSISTANT, Role.SYSTEM):
         reading.messages.append(ComparableMessage.of(Role.USER, ""))
@@ -252,15 +257,16 @@ def read_message(reading: Reading, item: object, place: Place, *, is_last: bool)
         reading.message(role, text, (*place, "content"))
     for part, at in others:
         reading.side_text(part, at)
-    _read_rest(reading, message, place, role, text)
+    read_rest(reading, message, place, role, text)
     if is_prefill:
         reading.message(role, text, (*place, "content"))
     return role
 
 
-def _read_rest(
+def read_rest(
     reading: Reading, item: Mapping[str, object], place: Place, role: Role, text: str
 ) -> None:
+    """Read as content what a message with the words `text` carries beside them."""
     if role is Role.ASSISTANT and (thinking := thinking_in(text)):
         origin = f"{name_of(place)}.content<think>"
         reading.message(Role.TOOL, thinking, (*place, "content"), origin=origin)

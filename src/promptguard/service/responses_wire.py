@@ -18,7 +18,7 @@ from promptguard.service.body import (
     read_json,
 )
 from promptguard.service.errors import ApiError
-from promptguard.service.openai_wire import parts_in, read_fields, read_message
+from promptguard.service.openai_wire import end_with_turn, parts_in, read_fields, read_message
 from promptguard.service.wire import (
     CONTENT_FILTER,
     PREVIOUS,
@@ -350,10 +350,13 @@ def _read_items(reading: Reading, items: Sequence[object]) -> None:
         # A last answer is a prefill, before which everything else must have been read.
         if made and (not is_answer or is_last):
             _read_made(reading, made)
+        before = len(reading.messages)
         if kind == "message":
-            read_message(reading, item, place, is_last=is_last)
+            role = read_message(reading, item, place, is_last=is_last)
         else:
-            _read_output(reading, item, place)
+            role = _read_output(reading, item, place)
+        if is_last:
+            end_with_turn(reading, role, before)
     _read_made(reading, made)
 
 
@@ -363,7 +366,7 @@ def _read_made(reading: Reading, made: list[tuple[object, Place]]) -> None:
     made.clear()
 
 
-def _read_output(reading: Reading, item: Mapping[str, object], place: Place) -> None:
+def _read_output(reading: Reading, item: Mapping[str, object], place: Place) -> Role:
     output = item.get("output")
     if isinstance(output, (str, list)):
         own, others = parts_in(output, (*place, "output"))
@@ -372,3 +375,4 @@ def _read_output(reading: Reading, item: Mapping[str, object], place: Place) -> 
         reading.message(Role.TOOL, text, (*place, "output"))
     else:
         reading.side_text(item, place)
+    return Role.TOOL
