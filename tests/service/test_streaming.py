@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 import json
 import threading
 
@@ -11,9 +12,11 @@ from guarded_service import assistant, english_rules
 from live_server import live_guard
 from stub_upstream import StubUpstream
 
+from promptguard.conversation import Role
 from promptguard.protocols import SessionKey
+from promptguard.service.lanes import busy
 from promptguard.service.openai_wire import ChatWire
-from promptguard.service.replies import HoldBack
+from promptguard.service.replies import HoldBack, ReplyJudge
 from promptguard.stores import open_store
 from promptguard.turns.replies import ReplyWatch
 from promptguard.verdict import Mode
@@ -180,6 +183,29 @@ async def test_a_bad_answer_is_cut_before_it_is_shown(guarded) -> None:
     assert "Step 4" not in shown
     entries = await guard.controller.store.transcript(SessionKey(session_id="s"))
     assert entries[-1].content == shown.strip()
+
+
+@pytest.mark.parametrize("judged_before", [0, 1])
+async def test_what_could_not_be_judged_is_not_shown(guarded, monkeypatch, judged_before) -> None:
+    """Where no thread is free for it, the stream ends with an error and what was judged before."""
+    guard = await guarded()
+    judge, calls = ReplyJudge._judge, itertools.count()
+
+    def full(self, pieces):
+        if next(calls) >= judged_before:
+            raise busy()
+        return judge(self, pieces)
+
+    monkeypatch.setattr(ReplyJudge, "_judge", full)
+    answer = "Let me think about this for a moment. " * 20
+    guard.upstream.answers(answer, pieces=40)
+    reply = await guard.chat(SYSTEM, "hello", stream=True, headers={"x-session-id": "s"})
+    *_, error, end = events_of(reply)
+    assert (error["error"]["code"], end) == ("busy", "[DONE]")
+    shown = text_of(events_of(reply))
+    assert len(shown) < 100
+    stored = await guard.controller.store.transcript(SessionKey(session_id="s"))
+    assert [e.content for e in stored if e.role is Role.ASSISTANT] == ([shown] if shown else [])
 
 
 async def test_an_emoji_in_two_halves_is_passed_on_and_stored_whole(guarded) -> None:

@@ -74,8 +74,10 @@ class ReplyJudge:
     async def grows_bad(self, pieces: Mapping[int, str]) -> bool:
         """Say whether the answer is to be cut after `pieces`, what each choice shows more.
 
-        In detect mode that is only counted and logged.
+        In detect mode that is only counted and logged. Raises an ApiError where the lane is full.
         """
+        if not pieces:
+            return False
         is_short = sum(map(len, pieces.values())) <= SHORT_CHARS
         # With a prompt to protect even a short piece is compared with all of it, which takes
         # longer.
@@ -183,6 +185,12 @@ class HoldBack:
             released.append(held.data)
             self._sent.add(held.text)
         return released
+
+    def drop(self) -> None:
+        """Forget what was not released: it never will be."""
+        self._held.clear()
+        self._unjudged.clear()
+        self._text = self._sent
 
 
 class _Recorded:

@@ -16,7 +16,7 @@ from promptguard.errors import ProviderError
 from promptguard.providers import SseParser
 from promptguard.service.errors import ApiError
 from promptguard.service.intake import Admission
-from promptguard.service.replies import HoldBack, ReplyRecorder
+from promptguard.service.replies import HoldBack, ReplyJudge, ReplyRecorder
 from promptguard.service.upstream import Upstream, disconnected
 from promptguard.service.wire import AnswerPart, EventReader, GuardedRequest, Refusal, Wire
 
@@ -53,7 +53,7 @@ class StreamedReply:
             try:
                 async for data in self._event_data():
                     hold.take(data, self._read(reader, data))
-                    if is_enforced and hold.is_due and await judge.grows_bad(hold.take_unjudged()):
+                    if is_enforced and hold.is_due and await self._grows_bad(judge, hold):
                         async for piece in self._cut(hold):
                             yield piece
                         return
@@ -65,7 +65,11 @@ class StreamedReply:
             except (ApiError, ProviderError, httpx.HTTPError) as failure:
                 error = failure if isinstance(failure, ApiError) else self.upstream.cut_off()
             # The end has not been judged yet, whether the stream is whole or broke off.
-            if await judge.grows_bad(hold.take_unjudged()):
+            try:
+                is_bad = await self._grows_bad(judge, hold)
+            except ApiError as failure:
+                is_bad, error = False, failure
+            if is_bad:
                 async for piece in self._cut(hold):
                     yield piece
                 return
@@ -73,6 +77,14 @@ class StreamedReply:
                 yield piece
         finally:
             await self._leave(hold)
+
+    async def _grows_bad(self, judge: ReplyJudge, hold: HoldBack) -> bool:
+        """Judge what has come; where that fails, none of it is passed on."""
+        try:
+            return await judge.grows_bad(hold.take_unjudged())
+        except ApiError:
+            hold.drop()
+            raise
 
     async def _event_data(self) -> AsyncIterator[str]:
         """Yield the data of each event before `[DONE]`."""
