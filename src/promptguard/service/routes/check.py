@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from promptguard.service.anthropic_wire import MessagesWire
 from promptguard.service.auth import Scope, permitted
-from promptguard.service.body import Limits, read_json
+from promptguard.service.body import Limits, invalid, read_json
 from promptguard.service.completions_wire import CompletionsWire
 from promptguard.service.errors import error_body, error_responses
 from promptguard.service.intake import Incoming
@@ -32,6 +32,12 @@ _BODY: dict[str, object] = {
     "description": "A request in any of the gateway's formats; none at all passes",
     "content": {"application/json": {"schema": {"type": "object"}}},
 }
+# Where each format has the user's words; chat before completions, whose path ends its own.
+_FIELDS: tuple[tuple[type[Wire], str], ...] = (
+    (ChatWire, "messages"),
+    (CompletionsWire, "prompt"),
+    (ResponsesWire, "input"),
+)
 _METHODS = ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -103,9 +109,19 @@ def _ends_with(path: str, name: str) -> bool:
 
 def _wire_of(path: str, body: Mapping[str, object]) -> Wire | None:
     """Return the format of a request: by the path that the proxy appends, else by its fields."""
+    if not body:
+        return None
     # Asked first: a request of Anthropic's looks like a chat, but its blocks mean other things.
     if _ends_with(path, MessagesWire.path):
         return MessagesWire()
+    for wire, field in _FIELDS:
+        # A further field must not make a content of what this path's model reads as the user's.
+        if field in body and _ends_with(path, wire.path):
+            return wire()
+    # The Responses API takes an object as `prompt`, which names one that the upstream keeps.
+    is_spoken = isinstance(body.get("prompt"), (str, list))
+    if ("messages" in body) + ("input" in body) + is_spoken > 1:
+        raise invalid("body", "has the words of two formats; let the proxy append the path")
     if "messages" in body:
         return ChatWire()
     if "prompt" in body and "input" not in body:
