@@ -270,6 +270,14 @@ async def test_a_locked_session_stays_blocked_for_images(guarded) -> None:
     assert guard.upstream.calls == 0
 
 
+async def test_a_header_in_any_encoding_is_passed_on_as_it_came(guarded) -> None:
+    """An application's name with an accent is no reason to fail."""
+    guard = await guarded()
+    reply = await guard.chat("hello", headers={"x-title": "Café ☕".encode()})
+    assert reply.status_code == 200
+    assert guard.upstream.headers[0]["x-title"].encode("latin-1") == "Café ☕".encode()
+
+
 async def test_the_clients_key_goes_to_the_upstream_only_where_it_is_meant_for_it(guarded) -> None:
     """Without keys of our own it is passed on; our own keys never are."""
     free = await guarded()

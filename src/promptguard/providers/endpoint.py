@@ -105,7 +105,7 @@ class CircuitBreaker:
 class _Request:
     method: str
     url: str
-    headers: Mapping[str, str]
+    headers: httpx.Headers
     body: bytes | None
     circuit: str
 
@@ -308,16 +308,15 @@ class Endpoint:
         circuit: str,
     ) -> _Request:
         given = {name.lower(): value for name, value in (headers or {}).items()}
-        if "authorization" not in given:
-            key = provider_key(self.provider, self._seams.env)
-            if key is not None:
-                given["authorization"] = f"Bearer {key}"
+        if "authorization" not in given and (key := provider_key(self.provider, self._seams.env)):
+            given["authorization"] = f"Bearer {key}"
         if json is not None:
             body = _encoded(json)
         if body is not None:
             given.setdefault("content-type", "application/json")
-        url = self.provider.base_url + path
-        return _Request(method=method, url=url, headers=given, body=body, circuit=circuit)
+        # The bytes that came: the name of a client's application need not be ASCII.
+        sent, url = httpx.Headers(given, encoding="latin-1"), self.provider.base_url + path
+        return _Request(method=method, url=url, headers=sent, body=body, circuit=circuit)
 
     def _fault(self, error: Exception) -> ProviderError:
         return fault_of(error, self.provider, self._config.timeout_s)
