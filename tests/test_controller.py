@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -377,3 +378,13 @@ async def test_a_second_opinion_sees_the_talk_and_counts_within_bounds(
     assert "hello there" in str(opinion.shown[0]["history"])
     explained = await controller.explain("s")
     assert explained.verdict.turn_risk == pytest.approx(result.verdict.turn_risk)
+
+
+async def test_a_second_opinion_lasts_until_the_controller_closes() -> None:
+    """A reload keeps it, with its budget and connections; the end of the controller closes it."""
+    async with controller_with() as controller:
+        controller._second = second = AsyncMock()
+        controller.reconfigure(controller.judge)
+        assert controller._second is second
+        second.close.assert_not_awaited()
+    second.close.assert_awaited_once()

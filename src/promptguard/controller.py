@@ -77,8 +77,9 @@ class Controller(StoredSessions):
     async def close(self) -> None:
         """Release the store and the model's connections."""
         await self.store.close()
-        if self._provider is not None:
-            await self._provider.close()
+        for opened in (self._provider, self._second):
+            if opened is not None:
+                await opened.close()
 
     def reconfigure(self, judge: TurnJudge) -> None:
         """Judge the turns to come with `judge` and by its configuration.
@@ -86,8 +87,10 @@ class Controller(StoredSessions):
         Store and guarded model stay as they are: they change only with a new controller.
         """
         config = judge.config
-        # Made before anything is replaced, so that a faulty section leaves the old settings whole.
-        second = PromptGuard(config.evaluation) if config.evaluation else None
+        second = self._second
+        if config.evaluation != self.config.evaluation:
+            # Made before anything is replaced: a faulty section leaves the old settings whole.
+            second = PromptGuard(config.evaluation) if config.evaluation else None
         self.config, self.judge, self._second = config, judge, second
         self._config_hash = config_hash(config)
 
