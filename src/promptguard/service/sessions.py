@@ -192,6 +192,7 @@ class SessionIndex:
 class _Match:
     session_id: str
     chain: bytes | None = None
+    is_unanswered: bool = False
 
 
 @dataclass(slots=True)
@@ -268,7 +269,9 @@ class SessionFinder:
             yield SessionKey(session_id=match.session_id, tenant=owner.tenant)
         except BaseException:
             # The claim is given back, since the turn was not recorded.
-            if match.chain is not None:
+            if match.chain is not None and match.is_unanswered:
+                self._index.mark_unanswered(match.chain, match.session_id)
+            elif match.chain is not None:
                 self._index.record_end(match.chain, match.session_id)
             raise
 
@@ -279,9 +282,10 @@ class SessionFinder:
             # Requests without any text are all alike, so nothing tells their sessions.
             return _Match(session_id=_new_id(owner, messages))
         # A retry is word for word the same, so it goes before any longer beginning.
-        unanswered = self._index.claim_unanswered(chain_of(owner, view))
+        whole = chain_of(owner, view)
+        unanswered = self._index.claim_unanswered(whole)
         if unanswered is not None:
-            return _Match(session_id=unanswered)
+            return _Match(session_id=unanswered, chain=whole, is_unanswered=True)
         # The longest known beginning wins; what follows it is new.
         for chain in _prefixes(owner, view, len(messages) - 1):
             current = self._index.claim(chain) or self._index.claim_unanswered(chain)
