@@ -113,6 +113,11 @@ def test_a_view_has_one_digest_per_message_with_text() -> None:
     assert chain_of(ANA, view_of([user("a")])) != chain_of(BEN, view_of([user("a")]))
 
 
+def test_no_two_messages_with_one_digest_can_be_found() -> None:
+    """A digest of 64 bits has collisions within an hour; one message would pass for the other."""
+    assert len(view_of([user("hi")])) * 8 >= 128
+
+
 async def test_a_conversation_goes_on_in_the_session_it_was_in() -> None:
     """Found by what it resends, for its owner alone."""
     index = SessionIndex()

@@ -25,7 +25,9 @@ from promptguard.service.errors import ApiError
 from promptguard.service.history import Comparison, HistoryKind, compare, split_new
 from promptguard.state import TranscriptEntry
 
-DIGEST_BYTES = 8
+# As long as the store's: of shorter ones a client could find two messages alike, and put one that
+# was never judged in the other's place.
+DIGEST_BYTES = 16
 # Memory of the index: about a megabyte per thousand chains. Longer views and further alike
 # conversations are looked up in the store instead.
 MAX_CHAINS = 20_000
