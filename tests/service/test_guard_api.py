@@ -498,6 +498,25 @@ async def test_litellm_cannot_replace_everything(guarded) -> None:
     assert json.loads(reply["blocked_reason"])["content"][0]["action"] == "strip"
 
 
+async def test_litellm_keeps_what_the_user_said(guarded) -> None:
+    """A word that also stands in a poisoned text is neither replaced nor taken for that text."""
+    guard = await guarded()
+    asked = {"role": "user", "content": "password"}
+    parts = [{"type": "text", "text": line} for line in ("A page.", PAGE)]
+    result = {"role": "tool", "tool_call_id": "c1", "content": parts}
+    call = {"id": "c1", "function": {"name": "f", "arguments": json.dumps({"note": PAGE})}}
+    texts = ["password", "A page.", PAGE, "A page.", PAGE]
+    replaced = await litellm(
+        guard, input_type="request", texts=texts, structured_messages=[asked, result, result]
+    )
+    assert replaced["texts"] == ["password", *[STRIPPED] * 4]
+    called = [asked, assistant(None, tool_calls=[call])]
+    reply = await litellm(
+        guard, input_type="request", texts=["password"], structured_messages=called
+    )
+    assert reply["action"] == "BLOCKED"
+
+
 async def test_litellm_bodies_that_are_nested_too_deep_are_refused(guarded) -> None:
     """What could not be taken apart again is not judged."""
     guard = await guarded()
@@ -522,6 +541,15 @@ async def test_litellm_tools_are_judged(guarded) -> None:
         "Gives the weather.",
         STRIPPED,
     ]
+
+
+async def test_litellm_tools_without_any_message_are_judged(guarded) -> None:
+    """A system prompt alone is no reason to let them pass."""
+    guard = await guarded()
+    tools = [{"type": "function", "function": {"name": "bad", "description": PAGE}}]
+    told = [{"role": "system", "content": "You are a cook."}]
+    reply = await litellm(guard, input_type="request", structured_messages=told, tools=tools)
+    assert reply["tools"][0]["function"]["description"] == STRIPPED
 
 
 async def test_a_false_alarm_releases_the_session(guarded) -> None:

@@ -99,7 +99,7 @@ class LitellmApi:
 
     async def _request(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
         reading = await computed(_texts_in, body, self._limits())
-        if not reading.messages:
+        if not reading.messages and not reading.contents:
             return GuardrailReply(action="NONE")
         incoming = Incoming(
             owner=_owner(caller, body),
@@ -119,7 +119,7 @@ class LitellmApi:
             return _blocked(admission)
         poisoned = poisoned_in((*reading.messages, *reading.contents), admission.stripped)
         # LiteLLM has no field for this text, so what cannot be taken out is not let through.
-        reply = _replaced(body, poisoned) or _blocked(admission)
+        reply = _replaced(body, poisoned, reading.messages) or _blocked(admission)
         return _noticed(reply, body, poisoned, admission.result.notice)
 
     async def _response(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
@@ -205,19 +205,28 @@ def _blocked(admission: Admission) -> GuardrailReply:
 
 
 def _replaced(
-    body: GuardrailRequest, poisoned: Sequence[ComparableMessage]
+    body: GuardrailRequest,
+    poisoned: Sequence[ComparableMessage],
+    messages: Sequence[ComparableMessage],
 ) -> GuardrailReply | None:
     """Return what LiteLLM is to send instead; None where it has no field for a poisoned text."""
     if not poisoned:
         return GuardrailReply(action="NONE")
-    texts = list(body.texts or ())
     in_tools = [item for item in poisoned if item.place[0] == "tools"]
-    for item in poisoned:
-        places = [at for at, text in enumerate(texts) if _is_part(text, item)]
-        if not places and item not in in_tools:
+    given = [ComparableMessage.of(Role.TOOL, text).content for text in body.texts or ()]
+    asked = "\n".join(item.content for item in messages if item.role is Role.USER)
+    stripped: set[int] = set()
+    for item in (item for item in poisoned if item not in in_tools):
+        # LiteLLM sends each part of a message as a text of its own. The user's stay.
+        places = [
+            at
+            for at, text in enumerate(given)
+            if text and text in item.content and text not in asked
+        ]
+        if item.content not in "\n".join(given[at] for at in places):
             return None
-        for at in places:
-            texts[at] = STRIPPED
+        stripped.update(places)
+    texts = [STRIPPED if at in stripped else text for at, text in enumerate(body.texts or ())]
     tools = with_stripped({"tools": body.tools}, in_tools)
     assert isinstance(tools, dict)
     return GuardrailReply(
@@ -241,13 +250,6 @@ def _noticed(
     noticed = [dict(message) for message in with_notice(cleaned["messages"], notice)]
     update = {"action": "GUARDRAIL_INTERVENED", "structured_messages": noticed}
     return reply.model_copy(update=update)
-
-
-def _is_part(text: str, item: ComparableMessage) -> bool:
-    """Say whether one of LiteLLM's texts is this message, or one of its parts."""
-    bare = ComparableMessage.of(Role.TOOL, text).content
-    # LiteLLM sends each part of a message as a text of its own.
-    return bool(bare) and bare in item.content
 
 
 def _owner(caller: Principal, body: GuardrailRequest) -> Owner:
