@@ -187,6 +187,30 @@ async def test_text_that_comes_only_at_the_end_of_a_stream_is_watched(guarded) -
     assert "sarin" not in streamed.text
 
 
+@pytest.mark.parametrize("is_item_done", [True, False])
+async def test_an_item_without_deltas_after_a_long_one_is_watched(guarded, is_item_done) -> None:
+    """What the items before it have shown is no proof that it was shown too."""
+    guard = await guarded()
+    from stub_upstream import named
+
+    lead = "A harmless answer that goes on for a while. " * 20
+    said = {"type": "message", "content": [{"type": "output_text", "text": lead}]}
+    call = {"type": "function_call", "call_id": "c1", "arguments": json.dumps({"q": MASS_HARM})}
+    done = {"type": "response.output_item.done", "output_index": 1, "item": call}
+    response = {"id": "resp_1", "output": [said, call, said]}
+    events = [
+        {"type": "response.created", "response": {"id": "resp_1", "output": []}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": lead},
+        *([done] if is_item_done else []),
+        {"type": "response.output_text.delta", "output_index": 2, "delta": lead},
+        {"type": "response.completed", "response": response},
+    ]
+    guard.upstream.script.raw_response = named(events)
+    reply = await respond(guard, "hello", stream=True)
+    assert "sarin" not in reply.text
+    assert guard.controller.config.refusal in reply.text
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -243,7 +244,8 @@ class ResponsesReader:
     """
 
     def __init__(self) -> None:
-        self._shown_chars = 0
+        # By item: what one has shown is no proof for another.
+        self._shown_chars: Counter[int] = Counter()
         self._output_index: object = None
 
     def read(self, data: str) -> AnswerPart | None:
@@ -261,7 +263,7 @@ class ResponsesReader:
             if kind == "response.created":
                 return _completion(mapping(body.get("response")))
             return self._beside(kind, body)
-        self._shown_chars += len(delta)
+        self._shown_chars[_index(body)] += len(delta)
         is_answer = kind in _ANSWERING
         # Two messages of one response must not be read as one word at the seam.
         gap = "\n" if is_answer and self._is_next_item(body) else ""
@@ -272,9 +274,10 @@ class ResponsesReader:
         """Read an event that opens or closes an item; what it repeats is not shown twice."""
         item = mapping(body.get("item"))
         shown = _shown(item) or "".join(string(body.get(name)) for name in ("arguments", "text"))
-        if not shown or (not kind.endswith(".added") and len(shown) <= self._shown_chars):
+        index = _index(body)
+        if not shown or (not kind.endswith(".added") and len(shown) <= self._shown_chars[index]):
             return AnswerPart()
-        self._shown_chars += len(shown)
+        self._shown_chars[index] += len(shown)
         return AnswerPart(choices=(ChoiceText(index=0, text="", shown=shown),))
 
     def _is_next_item(self, body: Mapping[str, object]) -> bool:
@@ -282,10 +285,16 @@ class ResponsesReader:
         return before is not None and before != self._output_index
 
     def _ended(self, response: Mapping[str, object]) -> AnswerPart:
-        whole = _completion(response)
-        # An upstream may send no deltas at all; then the last event brings the whole answer.
-        repeated = sum(len(choice.shown) for choice in whole.choices) <= self._shown_chars
-        return AnswerPart(choices=() if repeated else whole.choices, is_last=True)
+        # An upstream may send an item without any delta; then the last event brings it.
+        items = enumerate(objects(response.get("output")))
+        new = [item for at, item in items if len(_shown(item)) > self._shown_chars[at]]
+        return AnswerPart(choices=_completion({"output": new}).choices, is_last=True)
+
+
+def _index(body: Mapping[str, object]) -> int:
+    """Return which item an event belongs to, the first where it does not say."""
+    index = body.get("output_index")
+    return index if isinstance(index, int) else 0
 
 
 def _completion(response: Mapping[str, object]) -> AnswerPart:
