@@ -7,6 +7,8 @@ import pytest
 pytest.importorskip("fastmcp", reason="pinned in requirements/integrations.txt")
 
 from fastmcp import Client, FastMCP
+from fastmcp.tools.base import ToolResult
+from mcp.types import EmbeddedResource
 from spoken import CLEAN, POISONED, POISONED_TOOL
 
 from promptguard.integrations.fastmcp import GuardMiddleware
@@ -59,6 +61,21 @@ async def test_only_the_poisoned_part_of_structured_content_is_replaced(server: 
         result = await client.call_tool("nested")
     assert result.structured_content == {"reports": [CLEAN, STRIPPED]}
     assert "evil" not in result.content[0].text
+
+
+async def test_a_poisoned_resource_in_a_result_is_replaced(server: FastMCP) -> None:
+    """A text that comes as an embedded file is a text all the same."""
+
+    @server.tool
+    def attached() -> ToolResult:
+        """Return two files."""
+        files = [{"uri": "file:///page.txt", "text": text} for text in (CLEAN, POISONED)]
+        blocks = [{"type": "resource", "resource": file} for file in files]
+        return ToolResult(content=[EmbeddedResource.model_validate(block) for block in blocks])
+
+    async with Client(server) as client:
+        result = await client.call_tool("attached")
+    assert [block.resource.text for block in result.content] == [CLEAN, STRIPPED]
 
 
 async def test_a_poisoned_description_is_replaced(server: FastMCP) -> None:

@@ -56,6 +56,12 @@ class GuardMiddleware(Middleware):
         return tool if screened == text else tool.model_copy(update={"description": screened})
 
     async def _block(self, block: Any, origin: str) -> Any:
+        resource = getattr(block, "resource", None)
+        if resource is not None:
+            screened = await self._block(resource, origin)
+            return (
+                block if screened is resource else block.model_copy(update={"resource": screened})
+            )
         text = getattr(block, "text", None)
         # Images and other blocks hold no text to judge.
         if not isinstance(text, str) or not text:
