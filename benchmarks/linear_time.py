@@ -104,6 +104,7 @@ FAMILIES: Mapping[str, Callable[[int], str]] = {
     "base64 twice": _base64_twice,
     "base64-like": _repeated("QUJD"),
     "base64 pieces": _repeated("cGxl YXNl "),
+    "base64 pieces, then a stop": _ended("cGxl, ", "cGxl."),
     "base85-like": _repeated("87cURD]j7BEbo8087cURD]j7BEbo80 "),
     "base32-like": _repeated("ORSWY3BA"),
     "digits": _repeated("0123456789"),

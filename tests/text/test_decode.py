@@ -260,3 +260,9 @@ def test_strings_without_a_message_hide_nothing(shape: str) -> None:
 def test_ordinary_strings_hide_nothing(text: str) -> None:
     """Prose in several languages, code, hashes, ids and numbers are never taken for hidden text."""
     assert [view.method for view in decode(text) if view.method != "percent"] == []
+
+
+def test_base64_pieces_between_commas_are_read_up_to_another_word() -> None:
+    """What follows the last piece does not hide those before it."""
+    pieces = ", ".join(map(_b64, SECRET.split()))
+    assert [view.text for view in decode(f"Now {pieces}, please!")] == [SECRET]

@@ -256,7 +256,9 @@ def _titled(*stems: str) -> tuple[str, ...]:
 
 _RUN64 = "[A-Za-z0-9+/_-]"
 # The first two signs can only be these where the first byte is a letter or a space.
-_PIECE64 = f"[IQ-WYZa-e][CEFGHSU-Xik-ny0-3]{_RUN64}{{1,62}}+={{0,2}}"
+# A piece ends where a gap may begin: a run of pieces then never fails at its end, which would
+# take quadratic time.
+_PIECE64 = rf"[IQ-WYZa-e][CEFGHSU-Xik-ny0-3]{_RUN64}{{1,62}}+={{0,2}}(?![^\s,])"
 # Letters take three digits; blanks, digits and signs take two unless a zero leads.
 _OCTAL = r"(?:0o?)?(?:[01][0-7]{2}|[4-7][0-7])"
 ENCODINGS: tuple[Encoding, ...] = (
@@ -323,7 +325,7 @@ ENCODINGS: tuple[Encoding, ...] = (
     ),
     Encoding(
         "base64_pieces",
-        re.compile(rf"(?<!\S){_PIECE64}(?:[ ,\n]{{1,2}}{_PIECE64}){{3,}}(?!\S)"),
+        re.compile(rf"(?<!\S){_PIECE64}(?:[ ,\n]{{1,2}}{_PIECE64}){{3,}}"),
         _base64_pieces,
     ),
     Encoding(
