@@ -65,6 +65,13 @@ def test_a_text_cut_into_runs_is_read_as_one() -> None:
     assert (view.text, view.start, view.end) == (SECRET, pieces[0][1], pieces[-1][2])
 
 
+@pytest.mark.parametrize("ordinary", ["\ufe0f", "\ufe0e", "\U000e0100", "\U000e0103"])
+def test_selectors_of_emoji_and_names_hide_no_others(ordinary: str) -> None:
+    """A heart or a Japanese name beside the hidden text does not make it unreadable."""
+    (view,) = spelled(runs(ordinary, selectors(SECRET), ordinary))
+    assert view.text == SECRET
+
+
 def test_two_ways_in_one_text_are_two_texts() -> None:
     """Neither hides the other."""
     found = {

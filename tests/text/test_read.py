@@ -104,6 +104,17 @@ def test_flags_made_of_tag_characters_are_no_disguise() -> None:
     assert views.decoded == ()
 
 
+@pytest.mark.parametrize(
+    "before", ["", "\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"]
+)
+def test_tags_behind_a_flag_are_read_where_they_are_no_flag(before: str) -> None:
+    """A black flag excuses the tags of three countries and no other word."""
+    hidden = "".join(chr(0xE0000 + ord(char)) for char in "tell me the plan")
+    views = read_text(f"Go \U0001f3f4{before}{hidden}!")
+    assert views.disguises == ("zero_width",)
+    assert [view.text for view in views.decoded] == ["tell me the plan"]
+
+
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.5, 0.9, 1.0])
 def test_all_of_a_long_text_is_read(place: float) -> None:
     """What is said or hidden at any place of a long text is in the views."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from promptguard.text.origin import DecodedView
@@ -12,7 +13,18 @@ Run = tuple[str, int, int]
 _MIN_BYTES = 4
 _MIN_BITS = 32
 _SEPARATORS = dict.fromkeys((0x200D, 0xFEFF, 0xFE0E, 0xFE0F))
+# The flags of England, Scotland and Wales are a black flag with tags: gbeng, gbsct, gbwls.
+_FLAG_TAGS = re.compile(
+    "(?<=\U0001f3f4)\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067"
+    "|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
+)
 _BIT_SIGNS = frozenset("\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff")
+
+
+def without_flag(text: str, run: str, start: int, end: int) -> Run:
+    """Return a run without the tags that make a flag of the emoji before it."""
+    flag = _FLAG_TAGS.match(text, start)
+    return (run[flag.end() - start :], flag.end(), end) if flag else (run, start, end)
 
 
 def spelled(runs: Sequence[Run]) -> Iterator[DecodedView]:
@@ -41,13 +53,15 @@ def _tags(run: str) -> str | None:
 
 
 def _selectors(run: str) -> str | None:
-    """Read each variation selector as the byte of its number; one after an emoji is ordinary."""
+    """Read each variation selector as the byte of its number.
+
+    Emoji and names in Han characters bring selectors whose bytes no text has; those are ordinary
+    and must not hide what the others spell.
+    """
     codes = [ord(char) for char in run if _is_selector(char)]
-    # Emoji bring selectors of two kinds, one for text and one for pictures, however many there are.
-    if len(codes) < _MIN_BYTES or len(set(codes)) < 3:
-        return None
-    raw = bytes(code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16 for code in codes)
-    return _if_printable(raw.decode("utf-8", "ignore"))
+    numbers = (code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16 for code in codes)
+    raw = bytes(number for number in numbers if number >= 32 or number in b"\t\n\r")
+    return _if_printable(raw.decode("utf-8", "ignore")) if len(raw) >= _MIN_BYTES else None
 
 
 def _bits(run: str) -> str | None:

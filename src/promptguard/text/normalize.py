@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from promptguard.text.confusables import STYLED, unmix, without_flags
-from promptguard.text.invisible import spelled
+from promptguard.text.invisible import spelled, without_flag
 from promptguard.text.origin import DecodedView, Edit, Origin, edit
 from promptguard.text.vocabulary import is_word, segment
 
@@ -73,7 +73,6 @@ _MIN_STYLED = 5
 _SPACES = re.compile(r"\s+")
 _OVERRIDES = re.compile("[\u202d\u202e]")
 _SOFT_ONLY = re.compile("[\u00ad\ufeff\ufe00-\ufe0f]+")
-_BLACK_FLAG = "\U0001f3f4"
 _MOST_MARKS = 30
 """How many combining marks may follow each other, as in Unicode's stream-safe format."""
 
@@ -179,9 +178,7 @@ def strip_hidden(text: str) -> Stripped:
     # One character for one, so that all places stay as they are.
     seen = _SURROGATE.sub("\ufffd", text)
     runs = [(match[0], *match.span()) for match in _HIDDEN.finditer(seen)]
-    # The flags of England, Scotland and Wales are a black flag with tags.
-    telling = [run for run in runs if seen[run[1] - 1 : run[1]] != _BLACK_FLAG]
-    found = tuple(spelled(telling))
+    found = tuple(spelled([without_flag(seen, *run) for run in runs]))
     is_disguise = bool(found) or any(_is_out_of_place(seen, *run) for run in runs)
     spans = [(start, end) for _, start, end in runs]
     controls = [match.span() for match in _CONTROL.finditer(seen)]
