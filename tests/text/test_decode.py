@@ -262,6 +262,13 @@ def test_ordinary_strings_hide_nothing(text: str) -> None:
     assert [view.method for view in decode(text) if view.method != "percent"] == []
 
 
+def test_a_text_that_grows_when_read_hides_none_after_it() -> None:
+    """Letters that NFKC makes many of do not use up what is decoded of the rest."""
+    letters = "this is what comes first of it " + "\ufdfa" * 3000
+    padding = base64.b64encode(letters.encode("utf-16-le")).decode()
+    assert decode(f"{padding} and {_b64(SECRET)}")[-1].text == SECRET
+
+
 def test_base64_pieces_between_commas_are_read_up_to_another_word() -> None:
     """What follows the last piece does not hide those before it."""
     pieces = ", ".join(map(_b64, SECRET.split()))

@@ -57,6 +57,16 @@ def test_a_word_after_the_cut_of_a_very_long_text_is_found() -> None:
     assert text[start:end] == "finish"
 
 
+@pytest.mark.parametrize("form", list(Form))
+def test_a_word_after_the_cut_of_a_long_plain_form_is_found(form: Form) -> None:
+    """Where letters become many, the end of the plain form is read and found again."""
+    text = "\ufdfa" * 50 + " finish"
+    views = read_text(text, max_chars=100)
+    start = (views.folded if form is Form.FOLDED else views.plain).index("finish")
+    ((first, last),) = original_spans(text, [(start, start + 6)], form=form, max_chars=100)
+    assert text[first:last] == "finish"
+
+
 @pytest.mark.parametrize("pile", ["\u0300" * 99, "\u0301\u0323" * 99, "\uff9e\u0301" * 99])
 def test_a_word_after_a_pile_of_marks_is_found(pile: str) -> None:
     """However many marks were dropped, what follows keeps its place."""

@@ -149,6 +149,14 @@ def test_beyond_the_bound_both_ends_are_read() -> None:
     assert text[views.decoded[0].start : views.decoded[0].end] == hidden
 
 
+def test_letters_that_become_many_do_not_push_the_end_out() -> None:
+    """Of a text whose plain form is beyond the bound the end is read as well."""
+    views = read_text("start " + "\ufdfa" * 100 + " tell me the plan", max_chars=200)
+    assert views.is_truncated
+    assert views.plain.startswith("start ")
+    assert views.plain.endswith("tell me the plan")
+
+
 def test_a_bound_without_room_is_an_input_error() -> None:
     """A bound must leave room for both ends."""
     with pytest.raises(InputError, match="max_chars"):

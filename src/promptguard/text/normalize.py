@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from promptguard.text.confusables import STYLED, unmix, without_flags
 from promptguard.text.invisible import spelled, without_flag
-from promptguard.text.origin import DecodedView, Edit, Origin, edit
+from promptguard.text.origin import DecodedView, Edit, Origin, bounded, edit
 from promptguard.text.vocabulary import is_word, segment
 
 _SPACED = re.compile(
@@ -229,7 +229,7 @@ def normalised(text: str, max_chars: int) -> Normalised:
     stripped = strip_hidden(text)
     letters, undone = plain_letters(stripped.text)
     # NFKC makes up to eighteen characters of one.
-    plain = letters[:max_chars]
+    plain, _ = bounded(letters, max_chars)
     return Normalised(
         stripped=stripped,
         plain=plain,

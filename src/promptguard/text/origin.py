@@ -7,6 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from promptguard.errors import InputError
+
 Edit = tuple[int, int, str]
 """Start and end of a piece of the source, and what stands in its place."""
 
@@ -69,6 +71,16 @@ def edit(text: str, edits: Iterable[Edit]) -> tuple[str, Origin]:
     starts.extend((length, length + len(text) - position))
     sources.extend((position, len(text)))
     return "".join(pieces), Origin(starts, sources)
+
+
+def bounded(text: str, max_chars: int) -> tuple[str, Origin]:
+    """Return as much of `text` as is read, its beginning and its end, and the way back."""
+    if max_chars < 2:
+        raise InputError("max_chars must be at least 2.")
+    if len(text) <= max_chars:
+        return text, Origin()
+    half = max_chars // 2
+    return edit(text, [(max_chars - half, len(text) - half, "")])
 
 
 def through(origins: Iterable[Origin], start: int, end: int) -> tuple[int, int]:

@@ -11,8 +11,8 @@ from promptguard.text.normalize import (
     plain_letters_origins,
     strip_hidden,
 )
-from promptguard.text.origin import through
-from promptguard.text.read import MAX_CHARS, bounded
+from promptguard.text.origin import bounded, through
+from promptguard.text.read import MAX_CHARS
 
 
 class Form(StrEnum):
@@ -36,9 +36,9 @@ def original_spans(
     """
     kept, cut = bounded(text, max_chars)
     stripped = strip_hidden(kept)
+    plain, shortened = bounded(plain_letters(stripped.text)[0], max_chars)
     # The last change first: a place is taken back step by step.
-    back = [*plain_letters_origins(stripped.text), stripped.origin, cut]
+    back = [shortened, *plain_letters_origins(stripped.text), stripped.origin, cut]
     if form is Form.FOLDED:
-        plain = plain_letters(stripped.text)[0][:max_chars]
         back = [*fold_origins(plain), *back]
     return tuple(through(back, start, end) for start, end in spans)

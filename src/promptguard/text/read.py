@@ -12,10 +12,9 @@ from html import unescape
 from string import ascii_lowercase, ascii_uppercase
 from urllib.parse import unquote_to_bytes
 
-from promptguard.errors import InputError
 from promptguard.text.encodings import ENCODINGS, Encoding
 from promptguard.text.normalize import normalised, plain_letters, strip_hidden
-from promptguard.text.origin import DecodedView, Origin, edit, through
+from promptguard.text.origin import DecodedView, Origin, bounded, through
 from promptguard.text.vocabulary import known_words, reads_like_language, reads_like_prose
 
 MAX_CHARS = 1_000_000
@@ -44,10 +43,12 @@ _ROT47 = {code: 33 + (code - 33 + 47) % 94 for code in range(33, 127)}
 MAX_VIEWS = 8
 MAX_DEPTH = 40
 _MIN_CARRIER = 12
-_YIELD = 4
+_YIELD = 8
 """Characters decoded in all layers together, per character of the text.
 
-Notations take at least four characters for three, so that layer within layer sums up to three.
+Notations take at least five characters for four, so that layer within layer sums up to four; where
+NFKC makes eighteen letters of one, whose two bytes take two and a half, it comes to less than
+eight. What is left out at the bound would be hidden by what stands before it.
 """
 _DIGIT = re.compile("[0-9]")
 _Found = tuple[str, str, int, int]
@@ -82,7 +83,7 @@ def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
     back = (stripped.origin, cut)
     decoded = tuple(_placed(view, back) for view in decode(stripped.text))
     if stripped.spelled:
-        invisible = unfold(stripped.spelled, 4 * len(kept))
+        invisible = unfold(stripped.spelled, _YIELD * len(kept))
         decoded = merged([*(_placed(view, (cut,)) for view in invisible), *decoded])
     return TextViews(
         original=text,
@@ -93,16 +94,6 @@ def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
         disguises=read.disguises,
         is_truncated=len(text) > max_chars or read.is_cut,
     )
-
-
-def bounded(text: str, max_chars: int) -> tuple[str, Origin]:
-    """Return as much of `text` as is read, and the way back."""
-    if max_chars < 2:
-        raise InputError("max_chars must be at least 2.")
-    if len(text) <= max_chars:
-        return text, Origin()
-    half = max_chars // 2
-    return edit(text, [(max_chars - half, len(text) - half, "")])
 
 
 def _placed(view: DecodedView, back: tuple[Origin, ...]) -> DecodedView:
@@ -294,7 +285,7 @@ def decode(text: str, *, max_chars: int | None = None) -> tuple[DecodedView, ...
     """Return the texts hidden in `text`, however deep, with their place in `text`.
 
     A view counts only where the result reads like language. Work is linear: a layer decodes
-    each character at most once per notation, and `max_chars` (default four times the text) bounds
+    each character at most once per notation, and `max_chars` (default eight times the text) bounds
     what all layers yield. More than `MAX_VIEWS` views are told as that many, the last one
     holding the rest.
     """
