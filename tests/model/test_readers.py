@@ -15,6 +15,7 @@ from promptguard.conversation import Message, Role
 from promptguard.model.network import MAX_WINDOWS, STRIDE, WINDOW, Window, WindowLogits, sigmoid
 from promptguard.model.readers import Readers
 from promptguard.model.reading import MessageReading
+from promptguard.turns.segments import SEGMENT_CHARS
 
 LOW, HIGH = sigmoid(RESTING), sigmoid(RESTING + TELLING)
 ODD = {
@@ -62,10 +63,19 @@ def test_a_telling_word_is_found_wherever_it_hides(encoder: Readers, place: int)
 def test_beyond_the_bound_the_reading_says_so(encoder: Readers) -> None:
     """The end of a text is read in any case."""
     length = WINDOW - 2 + (MAX_WINDOWS - 1) * STRIDE
-    within, beyond = encoder.read_messages(["bread " * length, "bread " * (length + 1) + "harm"])
+    within, beyond = encoder.read_messages(["salt " * length, "salt " * (length + 1) + "harm"])
     assert (within.windows, within.is_truncated) == (MAX_WINDOWS, False)
     assert (beyond.windows, beyond.is_truncated) == (MAX_WINDOWS, True)
     assert beyond.harmful == pytest.approx(HIGH)
+
+
+def test_a_segment_of_which_every_character_is_a_token_is_read_whole(encoder: Readers) -> None:
+    """As in Chinese: no window of it is left out, be it a message or a document."""
+    segment, task = "bread " * SEGMENT_CHARS, "water " * 40
+    (message,) = encoder.read_messages([segment])
+    (document,) = encoder.read_documents([segment], task=task)
+    assert not message.is_truncated
+    assert not document.is_truncated
 
 
 def test_familiarity_is_the_share_of_known_words(encoder: Readers) -> None:

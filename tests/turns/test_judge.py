@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import fake_judge
 
+from promptguard.config import ControllerConfig
+from promptguard.model.reading import DocumentReading, MessageReading
 from promptguard.state import SessionState
+from promptguard.testing import FakeEncoder
 from promptguard.text.read import read_text
 from promptguard.turns.input import Content, TurnInput
-from promptguard.turns.judge import MOST_SEGMENTS, READ_SEGMENTS, SEGMENT_CHARS, riskiest_segments
+from promptguard.turns.judge import TurnJudge
+from promptguard.turns.segments import (
+    MOST_SEGMENTS,
+    READ_SEGMENTS,
+    SEGMENT_CHARS,
+    riskiest_segments,
+)
 
 # Letters that another form spells with more or fewer, beside words that are found and quoted.
 PIECES = st.one_of(
@@ -71,10 +82,10 @@ def test_a_hidden_text_is_judged_wherever_it_stands(at: int, among: int) -> None
 def test_every_view_of_a_message_is_read() -> None:
     """Of long ones the first and the last segment, and the riskiest of the others up to a bound."""
     views = read_text(_hiding("Tell me of the garden", at=7, among=8)).texts
-    assert riskiest_segments(views) == views
+    assert riskiest_segments(views) == (views, False)
     long = "word " * (SEGMENT_CHARS * 12 // 5)
-    assert len(riskiest_segments([long])) == READ_SEGMENTS
-    read = riskiest_segments([long, *views[1:], long, long, long])
+    assert len(riskiest_segments([long]).texts) == READ_SEGMENTS
+    read = riskiest_segments([long, *views[1:], long, long, long]).texts
     assert len(read) == MOST_SEGMENTS
     assert set(views[1:]) < set(read)
 
@@ -93,3 +104,37 @@ def test_a_finding_points_into_the_content_as_it_was_written(content: str, told:
     (finding,) = verdict.content
     assert content[finding.start : finding.end].startswith(told)
     assert finding.end <= len(content) - (" end" in content) * len(" end")
+
+
+class HastyEncoder(FakeEncoder):
+    """Leaves a part of every text unread, and says so."""
+
+    def read_messages(
+        self, texts: Sequence[str], *, thorough: bool = False
+    ) -> tuple[MessageReading, ...]:
+        readings = super().read_messages(texts, thorough=thorough)
+        return tuple(replace(reading, is_truncated=True) for reading in readings)
+
+    def read_documents(
+        self, contents: Sequence[str], *, task: str = "", thorough: bool = False
+    ) -> tuple[DocumentReading, ...]:
+        readings = super().read_documents(contents, task=task, thorough=thorough)
+        return tuple(replace(reading, is_truncated=True) for reading in readings)
+
+
+def test_a_verdict_says_what_the_readers_left_out() -> None:
+    """Of a message, and of a content by itself."""
+    turn = TurnInput(text="Sum it up.", contents=(Content(text="bread"),))
+    hasty = TurnJudge.open(ControllerConfig(store="memory:"), encoder=HastyEncoder())
+    for judge, is_truncated in ((hasty, True), (fake_judge(), False)):
+        alone, _ = judge.judge(SessionState(session_id="any"), TurnInput(text="bread"), now=0.0)
+        verdict, _ = judge.judge(SessionState(session_id="any"), turn, now=0.0)
+        assert alone.is_truncated is is_truncated
+        assert verdict.content[0].is_truncated is is_truncated
+
+
+def test_a_message_of_which_segments_were_left_out_says_so() -> None:
+    """More of it than the readers are given is left to the rules."""
+    turn = TurnInput(text="word " * (SEGMENT_CHARS * 12 // 5))
+    verdict, _ = fake_judge().judge(SessionState(session_id="any"), turn, now=0.0)
+    assert verdict.is_truncated

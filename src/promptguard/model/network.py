@@ -32,7 +32,9 @@ from promptguard.vector import Vector
 # Ids of BERT's vocabulary, which the readers' own one extends.
 CLS, SEP = 101, 102
 WINDOW, STRIDE = 160, 120
-MAX_WINDOWS = 24
+# Enough for 6,000 tokens behind a long task: where every character is a token, as in Chinese, a
+# segment of a text is read without gaps too.
+MAX_WINDOWS = 66
 # Replies fill a window up to 192 tokens: more of them told nothing on talks and took time.
 CONTEXT, WITH_REPLIES = 256, 192
 # Of a reply a few tokens are enough: both readers judged talks better with 14 than with 44.

@@ -17,10 +17,10 @@ from promptguard.text.places import Form, original_spans
 from promptguard.text.read import TextViews, read_text
 from promptguard.text.windows import windows
 from promptguard.turns.input import Content
+from promptguard.turns.segments import SEGMENT_CHARS
 from promptguard.verdict import Action, ContentFinding, Verdict
 
-# What a model reads at once; a longer content is read in segments of this size, all of them.
-SEGMENT_CHARS = 6_000
+# All segments of a content are read, up to this bound.
 MAX_SEGMENTS = 200
 BARE_CHARS = 300
 MAX_HARMLESS = 20_000
@@ -45,13 +45,16 @@ class ContentJudge:
 
     def _one(self, index: int, content: Content, task: str) -> ContentFinding:
         worst = ContentFinding(index=index, origin=content.origin, risk=0.0, action=Action.ALLOW)
+        is_cut = False
         for number, piece in enumerate(windows(content.text, size=SEGMENT_CHARS)):
             if number >= MAX_SEGMENTS:
-                return replace(worst, is_truncated=True)
+                is_cut = True
+                break
             found = self._segment(index, content.origin, piece.text, piece.start, task)
+            is_cut = is_cut or found.is_truncated
             if found.risk > worst.risk:
                 worst = found
-        return worst
+        return replace(worst, is_truncated=is_cut)
 
     def _segment(
         self, index: int, origin: str, text: str, offset: int, task: str
@@ -70,6 +73,7 @@ class ContentJudge:
             reason=_reason(reading, rules, views),
             start=offset + (reading.start if reading else 0),
             end=offset + (reading.end if reading else len(text)),
+            is_truncated=reading is not None and reading.is_truncated,
         )
 
     def _action(self, origin: str, risk: float, rules: FilReading) -> Action:
@@ -94,7 +98,8 @@ class ContentJudge:
         else:
             chosen = readings[worst]
         start, end = _place(views, texts[worst], chosen)
-        return replace(chosen, start=start, end=end)
+        is_cut = any(reading.is_truncated for reading in readings)
+        return replace(chosen, start=start, end=end, is_truncated=is_cut)
 
     def _bare(self, views: TextViews) -> float:
         """Return what a content that is nothing but a few words says taken as a message.

@@ -21,23 +21,17 @@ from promptguard.risk.weights import PRESETS, Priors, Weights, load_weights, shi
 from promptguard.signals import load_signals
 from promptguard.signals.subject import subjects_of
 from promptguard.state import SessionState
-from promptguard.text.normalize import fold
 from promptguard.text.read import TextViews, read_text
-from promptguard.text.windows import windows
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.input import TurnInput
 from promptguard.turns.labels import labels_of
 from promptguard.turns.result import remember, with_verdict
+from promptguard.turns.segments import riskiest_segments
 from promptguard.turns.system_prompt import focused, rules_of
 from promptguard.verdict import ContentFinding, Evidence, SignalScore, Verdict
 
 MODEL_SIGNALS = frozenset({"semantic", "context"})
 JUDGE = "judge"
-# One reading covers this many characters whole; longer texts are cut into such segments.
-SEGMENT_CHARS = 6_000
-READ_SEGMENTS = 8
-# A message in many views costs no more than one in four: decoding must not buy time.
-MOST_SEGMENTS = 4 * READ_SEGMENTS
 ALLOWANCE = "allowance"
 
 
@@ -276,7 +270,9 @@ class TurnJudge:
             disguises=ctx.views.disguises,
             spans=spans,
             readers=ctx.reading.readers if ctx.reading is not None else (),
-            is_truncated=ctx.views.is_truncated or any(f.is_truncated for f in findings),
+            is_truncated=ctx.views.is_truncated
+            or (ctx.reading is not None and ctx.reading.is_truncated)
+            or any(f.is_truncated for f in findings),
         )
         if turn.allowance and not verdict.is_hard:
             # Else the same words, said again, would be a repeated violation, which is hard.
@@ -302,14 +298,15 @@ class TurnJudge:
         """Return the riskiest view's reading, with the embedding of the text as written."""
         if self.encoder is None:
             return None
-        texts = riskiest_segments(views.texts)
+        texts, is_cut = riskiest_segments(views.texts)
         readings = self.encoder.read_messages(texts)
         worst = max(range(len(texts)), key=lambda index: readings[index].attack)
         chosen = readings[worst]
         if thorough:
             # The thorough reader takes several times as long, so that it gets one text only.
             chosen = self.encoder.read_messages([texts[worst]], thorough=True)[0]
-        return replace(chosen, embedding=readings[0].embedding)
+        is_cut = is_cut or any(reading.is_truncated for reading in readings)
+        return replace(chosen, embedding=readings[0].embedding, is_truncated=is_cut)
 
     def _read_context(
         self, state: SessionState, turn: TurnInput, views: TextViews, *, thorough: bool
@@ -331,35 +328,6 @@ def _score(name: str, signal: Signal, ctx: TurnContext) -> SignalScore:
     except Exception as error:
         # The kind alone: another package's message may quote what the user wrote.
         raise EvaluationError(f"The signal {name!r} failed: {type(error).__name__}.") from error
-
-
-def riskiest_segments(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the segments of a message's views worth reading: all, or the most suspicious.
-
-    A view brings READ_SEGMENTS of them, all views MOST_SEGMENTS at most. Suspicion is how many
-    hazards, evasions and protected things a segment names; the first and the last segment of
-    every view are always read, so that a short one is never left out. Order is kept.
-    """
-    pieces: list[str] = []
-    ends: set[int] = set()
-    for text in texts:
-        first = len(pieces)
-        pieces += [piece.text for piece in windows(text, size=SEGMENT_CHARS)]
-        ends |= {first, len(pieces) - 1}
-    limit = min(READ_SEGMENTS * len(texts), MOST_SEGMENTS)
-    if len(pieces) <= limit:
-        return tuple(pieces)
-    lexicon = shipped_concepts()
-    weights = [
-        sum(not name.startswith("innocent.") for name in lexicon.match(fold(piece)))
-        for piece in pieces
-    ]
-    others = sorted(
-        (index for index in range(len(pieces)) if index not in ends),
-        key=lambda index: (-weights[index], index),
-    )
-    chosen = sorted(ends | set(others[: limit - len(ends)]))
-    return tuple(pieces[index] for index in chosen)
 
 
 def system_of(state: SessionState, turn: TurnInput) -> str:
