@@ -52,7 +52,8 @@ class ContentJudge:
                 break
             found = self._segment(index, content.origin, piece.text, piece.start, task)
             is_cut = is_cut or found.is_truncated
-            if found.risk > worst.risk:
+            # The action first: of a definition a segment may be let pass whatever its risk.
+            if _gravity(found) > _gravity(worst):
                 worst = found
         return replace(worst, is_truncated=is_cut)
 
@@ -155,6 +156,10 @@ class HarmlessContents:
                 self._known[_known_as(tenant, item)] = None
         while len(self._known) > self._limit:
             self._known.popitem(last=False)
+
+
+def _gravity(finding: ContentFinding) -> tuple[int, float]:
+    return finding.action.severity, finding.risk
 
 
 def _place(views: TextViews, read: str, reading: DocumentReading) -> tuple[int, int]:
