@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,6 +131,8 @@ def test_every_shape_of_message_is_read(item: object, role: Role, text: str) -> 
         ([{"type": "x_output", "output": 3}], r"messages\[0\]\.output must be"),
         ([{"role": "user", "content": "x", "timestamp": "now"}], r"messages\[0\]\.timestamp"),
         ([{"role": "user", "content": "x", "timestamp": True}], r"messages\[0\]\.timestamp"),
+        ([{"role": "user", "content": "x", "timestamp": math.nan}], r"messages\[0\]\.timestamp"),
+        ([{"role": "user", "content": "x", "timestamp": -math.inf}], r"messages\[0\]\.timestamp"),
         ([{"role": "user", "content": "x", "timestamp": 10**400}], r"messages\[0\]\.timestamp"),
     ],
 )
@@ -137,6 +140,19 @@ def test_what_is_no_conversation_is_an_error_that_names_the_item(items: object, 
     """Counted from 0, as the caller's own list is."""
     with pytest.raises(InputError, match=said):
         messages_from(items)
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"type": "shell_call_output", "output": [{"stdout": "a", "stderr": "b"}]}, "a\nb"),
+        ({"type": "mcp_call", "arguments": "{}", "output": "a"}, "a"),
+        ({"type": "computer_call_output", "output": {"image_url": "https://x.example"}}, ""),
+    ],
+)
+def test_what_a_tool_brought_is_read_wherever_an_item_holds_it(item: object, said: str) -> None:
+    """A shell's two streams and a server's own tool; a picture is an output without words."""
+    assert messages_from([item]) == (Message(role=Role.TOOL, content=said),)
 
 
 def test_a_timestamp_is_kept_as_seconds() -> None:

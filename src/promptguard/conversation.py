@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -105,8 +106,9 @@ def text_of(content: object, *, where: str = "content") -> str:
             if isinstance(part, str):
                 parts.append(part)
             elif isinstance(part, Mapping):
-                text = part.get("text", "")
-                parts.append(text if isinstance(text, str) else "")
+                # A shell's output has two texts.
+                found = (part.get(name) for name in ("text", "stdout", "stderr"))
+                parts += [text for text in found if isinstance(text, str)]
             elif part is None or isinstance(part, (int, float, bytes)):
                 raise InputError(f"{where} holds a part that is neither text nor an object.")
             else:
@@ -148,20 +150,21 @@ def _message_from(item: object, where: str) -> Message:
     # An assistant's message that only calls tools may leave the content out.
     if "content" not in item and "tool_calls" not in item:
         raise InputError(f"{where} has no content.")
-    stamp = item.get("timestamp")
-    # To Python a bool is an int.
-    if stamp is not None and (isinstance(stamp, bool) or not isinstance(stamp, (int, float))):
-        raise InputError(f"{where}.timestamp must be a number of seconds.")
-    try:
-        timestamp = None if stamp is None else float(stamp)
-    except OverflowError:
-        # JSON has no largest number.
-        raise InputError(f"{where}.timestamp must be a number of seconds.") from None
     return Message(
         role=role_of(item["role"], where=f"{where}.role"),
         content=text_of(_listed(item.get("content")), where=f"{where}.content"),
-        timestamp=timestamp,
+        timestamp=_seconds(item.get("timestamp"), f"{where}.timestamp"),
     )
+
+
+def _seconds(stamp: object, where: str) -> float | None:
+    if stamp is None:
+        return None
+    # To Python a bool is an int, and an int may be longer than any float.
+    is_bool = isinstance(stamp, bool)
+    if is_bool or not isinstance(stamp, (int, float)) or not abs(stamp) <= sys.float_info.max:
+        raise InputError(f"{where} must be a finite number of seconds.")
+    return float(stamp)
 
 
 def _message_of_item(item: Mapping[str, object], where: str) -> Message:
@@ -169,8 +172,11 @@ def _message_of_item(item: Mapping[str, object], where: str) -> Message:
     kind = item.get("type")
     if not isinstance(kind, str):
         raise InputError(f"{where} has no role.")
-    if kind.endswith("_output"):
-        return Message(role=Role.TOOL, content=text_of(item.get("output"), where=f"{where}.output"))
+    output = item.get("output")
+    # A call to a server's own tool carries its result in the same item.
+    if kind.endswith("_output") or output is not None:
+        parts = [output] if isinstance(output, Mapping) else output
+        return Message(role=Role.TOOL, content=text_of(parts, where=f"{where}.output"))
     return Message(role=Role.ASSISTANT, content="")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -59,8 +58,6 @@ def record_from(row: object, *, file: str, number: int, fields: FieldMap) -> Rec
     if not isinstance(row, Mapping):
         raise InputError("A record must be an object.")
     messages = _messages(row, fields)
-    if any(m.timestamp is not None and not math.isfinite(m.timestamp) for m in messages):
-        raise InputError("A timestamp is not a finite number.")
     found = id_of(row, fields)
     return Record(
         id=f"{file}:{number}" if found is None else found,
