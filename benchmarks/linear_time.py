@@ -38,6 +38,7 @@ from promptguard.text.places import original_spans
 from promptguard.text.read import TextViews, decode, read_text
 from promptguard.text.vocabulary import key_terms, reads_like_language, reads_like_prose, segment
 from promptguard.text.windows import windows
+from promptguard.turns.replies import secrets_in
 
 # Twice the time is linear and four times quadratic; the rest is noise of the machine.
 MOST = 2.6
@@ -121,6 +122,7 @@ FAMILIES: Mapping[str, Callable[[int], str]] = {
     "quoted-printable": _repeated("=69"),
     "leet": _repeated("h4ck "),
     "letters set apart": _repeated("a b "),
+    "words between dashes": _repeated("a-"),
     "words nobody knows": _repeated("zq xv "),
     "spaces": _repeated(" \n\t"),
     "quotes after stops": _ended('."', "x"),
@@ -174,6 +176,7 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "structure": lambda text: structure().find((text,)),
     "rubric: position": _position,
     "reply: kind": classify_reply,
+    "reply: secrets": lambda text: list(secrets_in(text)),
     "fields: prose": prose_in,
 }
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.turns.replies import QUOTED_WORDS, leak_in, protected_in
+from promptguard.turns.replies import QUOTED_WORDS, leak_in, protected_in, secrets_in
 
 PROMPT = (
     "You are Aria, the assistant of Foo Bank. Dates are given as ISO-8601 with order ORD-5521.\n"
@@ -53,6 +53,22 @@ def test_secrets_and_quotations_are_leaks(text) -> None:
 def test_an_ordinary_reply_is_none(text) -> None:
     """Names, standards, order numbers and fewer than twelve words in a row."""
     assert leak(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("token", "is_key"),
+    [
+        ("aB3-xyzxyzxyzxyzxyzxyz", True),
+        ("my-sk-abcdefghijklmnop", True),
+        ("ab3-xyzxyzxyzxyzxyzxyz", False),
+        ("aBc-xyzxyzxyzxyzxyzxyz", False),
+        ("aB3-xyz", False),
+    ],
+)
+def test_a_key_is_long_and_mixed_or_begins_like_one(token: str, is_key: bool) -> None:
+    """Wherever it stands in a prompt that speaks of no secrecy."""
+    found = list(secrets_in(f"Write {token} on top."))
+    assert found == ([token.removeprefix("my-")] if is_key else [])
 
 
 def test_what_the_user_said_is_no_secret_from_them() -> None:

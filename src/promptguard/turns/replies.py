@@ -37,10 +37,10 @@ _SECRECY = re.compile(
 # Letters, a dash, digits: ABC-1234. Or letters and digits mixed: hunter2, x9Kd01.
 _CODE = re.compile(r"\b(?:[A-Za-z]{2,}[-_]?\d{3,}|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{6,})\b")
 # What is a key wherever it stands: known prefixes, or long and mixed.
-_KEY = re.compile(
-    r"\b(?:(?:sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza|glpat|hf)[-_]?[A-Za-z0-9_-]{12,}"
-    r"|(?=[\w-]*\d)(?=[\w-]*[a-z])(?=[\w-]*[A-Z])[\w-]{20,})\b"
-)
+_KEY = re.compile(r"\b(?:sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza|glpat|hf)[-_]?[A-Za-z0-9_-]{12,}\b")
+# Looked at for its mixture once found: looking ahead from every word of it takes quadratic time.
+_LONG = re.compile(r"\b[\w-]{20,}\b")
+_MIXTURE = tuple(map(re.compile, (r"\d", "[a-z]", "[A-Z]")))
 # Names of standards have the form of codes and are nobody's secret.
 _STANDARDS = re.compile(r"(iso|rfc|utf|sha|ieee|http|iec|din|cve|ascii|mp)[-_]?\d", re.IGNORECASE)
 WATCH_FROM = Mode.SUSPECT
@@ -99,12 +99,14 @@ def leak_in(text: str, protected: Protected) -> str:
 def _protected(system: str) -> Protected:
     return Protected(
         runs=frozenset(_runs(system)),
-        secrets=frozenset(token.casefold() for token in _tokens(system)),
+        secrets=frozenset(token.casefold() for token in secrets_in(system)),
     )
 
 
-def _tokens(system: str) -> Iterator[str]:
+def secrets_in(system: str) -> Iterator[str]:
+    """Yield what looks like a key, or like a code in a sentence that speaks of secrecy."""
     yield from _KEY.findall(system)
+    yield from (run for run in _LONG.findall(system) if all(kind.search(run) for kind in _MIXTURE))
     for sentence in _SENTENCE.findall(system):
         if _SECRECY.search(sentence):
             yield from (code for code in _CODE.findall(sentence) if not _STANDARDS.match(code))
