@@ -30,6 +30,7 @@ from promptguard.risk.ledger import STRIPPED
 from promptguard.state import ReplyKind
 from promptguard.stores.memory import MemoryStore
 from promptguard.turns.contents import ContentJudge
+from promptguard.turns.replies import Protected, protected_in
 
 HARMLESS = "What is the weather in Lisbon today?"
 LATER = "What should I pack for three days there?"
@@ -69,6 +70,31 @@ def guard() -> Iterator[Guard]:
 def turns(guard: Guard, session_id: str) -> int:
     state = guard._run(guard._guard._controller.store.load(SessionKey(session_id=session_id)))
     return 0 if state is None else state.turn_count
+
+
+def test_a_beginning_is_the_same_whatever_its_timestamps(guard: Guard) -> None:
+    """Without a session id the words alone count, whoever sent them first."""
+    later = [{**user(HARMLESS), "timestamp": 4e9}, assistant("Sunny."), user(LATER)]
+    stamped = guard.judge(later)
+    with Guard() as other:
+        plain = other.judge([user(HARMLESS), assistant("Sunny."), user(LATER)])
+    assert stamped.state == plain.state
+
+
+def test_what_a_reply_must_not_tell_is_found_off_the_event_loop(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long prompt is searched without making other conversations wait."""
+    seen: list[threading.Thread] = []
+
+    def protected(system: str, *, spoken: str = "") -> Protected:
+        seen.append(threading.current_thread())
+        return protected_in(system, spoken=spoken)
+
+    monkeypatch.setattr("promptguard.guard.protected_in", protected)
+    guard.judge_reply("Hello.", system="Be brief.")
+    assert seen
+    assert guard._thread not in seen
 
 
 @pytest.mark.parametrize("session_id", ["s", None])

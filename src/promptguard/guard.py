@@ -137,13 +137,7 @@ class AsyncGuard:
         state = None
         if session_id is not None:
             state = await self._controller.store.load(SessionKey(session_id=session_id))
-        verdict = await asyncio.to_thread(
-            judge_reply,
-            text,
-            self._controller.judge.instinct,
-            mode=Mode.SAFE if state is None else state.mode,
-            protected=protected_in(system or self.config.system_prompt, spoken=_spoken(state)),
-        )
+        verdict = await asyncio.to_thread(self._reply, text, state, system)
         if state is not None and is_whole:
             await self._record_reply(state, text)
         return replace(verdict, is_enforced=self._is_enforced)
@@ -221,12 +215,12 @@ class AsyncGuard:
         known = next((n for n in range(len(names), 0, -1) if names[n - 1] in self._judged), 0)
         judged = self._remembered(names[known - 1]) if known else None
         for index in range(known, len(exchanges)):
-            state = _after(exchanges[index - 1], judged) if judged else _fresh(names[0])
-            result = await self._controller.judge_state(
-                state,
-                exchanges[index].turn(system),
-                now=exchanges[index].timestamp or state.updated + SECONDS_BETWEEN_TURNS,
-            )
+            fresh = SessionState(session_id=f"list-{names[0].hex()}")
+            state = _after(exchanges[index - 1], judged) if judged else fresh
+            # Not by timestamps, of which the name of a beginning says nothing.
+            now = state.updated + SECONDS_BETWEEN_TURNS
+            turn = exchanges[index].turn(system)
+            result = await self._controller.judge_state(state, turn, now=now)
             stripped = judged.stripped if judged else frozenset()
             stripped |= withheld_digests(exchanges[index].contents, result.verdict)
             judged = _Judged(result=result, stripped=stripped)
@@ -264,6 +258,14 @@ class AsyncGuard:
             for exchange in exchanges
             for text, place in zip(exchange.contents, exchange.places, strict=True)
             if content_hash(text) in stripped
+        )
+
+    def _reply(self, text: str, state: SessionState | None, system: str) -> ReplyVerdict:
+        return judge_reply(
+            text,
+            self._controller.judge.instinct,
+            mode=Mode.SAFE if state is None else state.mode,
+            protected=protected_in(system or self.config.system_prompt, spoken=_spoken(state)),
         )
 
     def _content(self, text: str, task: str, origin: str) -> ContentFinding:
@@ -388,10 +390,6 @@ def _read(messages: str | Sequence[object]) -> tuple[Message, ...]:
 
 def _spoken(state: SessionState | None) -> str:
     return "\n".join(record.excerpt for record in state.recent) if state is not None else ""
-
-
-def _fresh(name: bytes) -> SessionState:
-    return SessionState(session_id=f"list-{name.hex()}")
 
 
 def _after(exchange: Exchange, judged: _Judged) -> SessionState:

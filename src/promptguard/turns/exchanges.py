@@ -30,7 +30,6 @@ class Exchange:
     contents: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
     reply: str | None = None
-    timestamp: float | None = None
 
     @property
     def digest(self) -> str:
@@ -68,7 +67,7 @@ def exchanges_of(messages: Sequence[Message]) -> tuple[Exchange, ...]:
             continue
         # User messages without an answer in between reach the model together and are one turn.
         if not is_open:
-            made.append(Exchange(timestamp=message.timestamp))
+            made.append(Exchange())
             is_open = True
         made[-1] = _with(made[-1], message, index)
     return tuple(made) or (Exchange(),)
