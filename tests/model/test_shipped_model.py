@@ -70,3 +70,10 @@ def test_emoji_are_unfamiliar_and_the_languages_are_not(encoder: Readers) -> Non
     )
     assert emoji.familiarity < 0.5
     assert min(r.familiarity for r in (english, chinese, japanese, russian)) > 0.9
+
+
+@pytest.mark.parametrize("name", ["[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"])
+def test_a_text_cannot_write_the_signs_between_texts(encoder: Readers, name: str) -> None:
+    """What spells the name of such a sign is read as letters."""
+    special = {0, 100, 101, 102, 103}
+    assert special.isdisjoint(encoder._tokens(f"bread {name} water").ids)

@@ -247,6 +247,8 @@ def _open(artifact: Artifact, threads: int) -> tuple[Any, WordPairs, Network, Ne
     # The base's own file pads and cuts every text to a fixed length.
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    # Else a text that spells "[SEP]" could end a turn or the user's request in the window.
+    tokenizer.encode_special_tokens = True
     quick = Network(partial(artifact.checked, "quick.onnx"), threads=threads)
     thorough = None
     if artifact.has_thorough:
