@@ -88,6 +88,7 @@ def test_what_cannot_be_judged_has_an_error_in_its_place(guard: Guard) -> None:
         guard.judge_many([[], HARMLESS, {"id": 7}, 5, [{"role": "system", "content": "x"}]])
     )
     assert [bool(verdict.error) for verdict in found] == [True, False, True, True, True]
+    assert [verdict.id for verdict in found] == [0, 1, 7, 3, 4]
 
 
 def test_several_processes_give_the_same_in_the_same_order(guard: Guard) -> None:

@@ -69,7 +69,6 @@ def judge_corpus(
 def rows_of(source: object) -> Iterator[object]:
     """Return the rows of a list, an iterator, a data frame, an Arrow table or a data set."""
     if isinstance(source, (str, bytes, Mapping)):
-        # A model that cannot be loaded fails every conversation alike.
         raise InputError("Give a list of conversations; `judge` takes a single one.")
     if hasattr(source, "iter_rows") and hasattr(source, "columns"):  # polars
         return iter(source.iter_rows(named=True))
@@ -103,12 +102,12 @@ def _judge_item(judge: TurnJudge, number: int, row: object) -> ConversationVerdi
         steps = _steps(record)
         verdicts = tuple(verdict for verdict, _ in walk(judge, steps, session_id=str(record.id)))
     except ModelError:
+        # A model that cannot be loaded fails every conversation alike.
         raise
     except PromptGuardError as error:
-        return ConversationVerdict(number=number, id=number, error=str(error))
+        return _failed(number, row, str(error))
     except Exception as error:  # one conversation must not take the others with it
-        reason = f"Judging failed with {type(error).__name__}."
-        return ConversationVerdict(number=number, id=number, error=reason)
+        return _failed(number, row, f"Judging failed with {type(error).__name__}.")
     return ConversationVerdict(number=number, id=record.id, verdicts=verdicts)
 
 
@@ -132,6 +131,9 @@ def _record(number: int, row: object) -> Record:
 
 
 def _lost(item: _Item) -> ConversationVerdict:
-    number, _ = item
-    reason = "Judging ended its process; the conversation may be too large."
-    return ConversationVerdict(number=number, id=number, error=reason)
+    return _failed(*item, "Judging ended its process; the conversation may be too large.")
+
+
+def _failed(number: int, row: object, reason: str) -> ConversationVerdict:
+    found = id_of(row, FieldMap())
+    return ConversationVerdict(number=number, id=number if found is None else found, error=reason)
