@@ -28,6 +28,7 @@ from promptguard.evaluators.metrics import metrics_as_json
 from promptguard.evaluators.prompts import trial_cases
 from promptguard.evaluators.recorded import RecordedJudge, content_sha256
 from promptguard.protocols import LayerJudgement
+from promptguard.text import read_text
 from promptguard.usage import Usage
 
 BOTH = ("ayni_relational", "relational_structure")
@@ -227,6 +228,20 @@ async def test_decisions(value: Neutrosophic, expected: str) -> None:
     """Block at the threshold, caution in doubt or on the border, else allow."""
     found = await guard_with(ScriptedJudge(default=value)).evaluate("x")
     assert found.decision == expected
+
+
+async def test_a_prompt_is_read_for_disguises_off_the_event_loop(monkeypatch) -> None:
+    """A long one makes no other task wait."""
+    seen = []
+
+    def read(text):
+        seen.append(threading.current_thread())
+        return read_text(text)
+
+    monkeypatch.setattr("promptguard.evaluation.read_text", read)
+    await guard_with(ScriptedJudge()).evaluate("plain words")
+    assert seen
+    assert threading.current_thread() not in seen
 
 
 async def test_disguises_are_named() -> None:

@@ -188,7 +188,9 @@ class PromptGuard:
             turn=turn,
             keep_partial=self._keeps_partial,
         )
-        metrics = metrics_of(judged, self.config, _disguises(layers))
+        # Reading a long text takes a second, for which no other task must wait.
+        disguises = await asyncio.to_thread(_disguises, layers)
+        metrics = metrics_of(judged, self.config, disguises)
         if metrics.cascade is not None:
             with self._lock:
                 self._cascade += metrics.cascade
