@@ -62,7 +62,8 @@ def test_a_short_text_is_one_window() -> None:
     assert list(windows("")) == [(0, 0, "")]
 
 
-def test_an_overlap_that_could_stall_is_an_input_error() -> None:
+@pytest.mark.parametrize(("size", "overlap"), [(100, 26), (100, -1), (0, 0), (-4, 0)])
+def test_windows_that_could_stall_are_an_input_error(size: int, overlap: int) -> None:
     """Windows must move on."""
     with pytest.raises(InputError, match="overlap"):
-        list(windows("text", 100, 26))
+        next(windows("text", size, overlap))

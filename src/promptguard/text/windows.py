@@ -30,8 +30,8 @@ def windows(text: str, size: int = SIZE, overlap: int = OVERLAP) -> Iterator[Win
     one of them. Time is linear in the text, for a fixed ratio of size to overlap.
     """
     # A piece may end at half its size; a larger overlap would hardly get on.
-    if not 0 <= overlap <= size // 4:
-        raise InputError("A window's overlap must be between 0 and a quarter of its size.")
+    if size < 1 or not 0 <= overlap <= size // 4:
+        raise InputError("A window needs a size, and an overlap of at most a quarter of it.")
     start = 0
     while len(text) - start > size:
         end = _cut(text, start + size // 2, start + size)
