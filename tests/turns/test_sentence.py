@@ -58,6 +58,17 @@ def test_poisoned_content_is_named_as_such() -> None:
     assert "its tool result carries orders that the user did not give" in said
 
 
+def test_a_riskier_definition_that_was_let_pass_is_not_named() -> None:
+    """The sentence is about the content that something was done about."""
+    content = (
+        ContentFinding(index=0, origin="tool", risk=0.97, action=Action.STRIP),
+        ContentFinding(index=1, origin="tools[0]", risk=0.99, action=Action.ALLOW),
+    )
+    evidence = (Evidence(turn=3, signal="content", nats=8.0),)
+    said = verdict_sentence(spoken(Action.STRIP, evidence=evidence, content=content), "Sum up")
+    assert "its tool result carries orders that the user did not give" in said
+
+
 def test_a_harmless_turn_is_told_so() -> None:
     """No accusation where nothing was done."""
     said = verdict_sentence(spoken(Action.ALLOW), "Hello")

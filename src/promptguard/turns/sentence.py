@@ -153,8 +153,9 @@ def _poisoned(verdict: Verdict) -> ContentFinding | None:
     """Return the content that decided, where one did."""
     if not any(e.signal == CONTENT for e in verdict.evidence):
         return None
-    worst = max(verdict.content, key=lambda finding: finding.risk, default=None)
-    return worst if worst is not None and worst.action is not Action.ALLOW else None
+    # A definition that no rule finds poisoned is let pass, and may be the riskiest all the same.
+    acted_on = (finding for finding in verdict.content if finding.action is not Action.ALLOW)
+    return max(acted_on, key=lambda finding: finding.risk, default=None)
 
 
 def _content_sentence(subject: str, done: str, finding: ContentFinding) -> str:
