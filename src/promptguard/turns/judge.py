@@ -298,14 +298,14 @@ class TurnJudge:
         """Return the riskiest view's reading, with the embedding of the text as written."""
         if self.encoder is None:
             return None
-        texts, is_cut = riskiest_segments(views.texts)
+        texts = riskiest_segments(views.texts)
         readings = self.encoder.read_messages(texts)
         worst = max(range(len(texts)), key=lambda index: readings[index].attack)
         chosen = readings[worst]
         if thorough:
             # The thorough reader takes several times as long, so that it gets one text only.
             chosen = self.encoder.read_messages([texts[worst]], thorough=True)[0]
-        is_cut = is_cut or any(reading.is_truncated for reading in readings)
+        is_cut = any(reading.is_truncated for reading in readings)
         return replace(chosen, embedding=readings[0].embedding, is_truncated=is_cut)
 
     def _read_context(

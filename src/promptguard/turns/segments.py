@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from promptguard.patterns.wordlist import shipped_concepts
 from promptguard.text.normalize import fold
@@ -16,14 +15,7 @@ READ_SEGMENTS = 8
 MOST_SEGMENTS = 4 * READ_SEGMENTS
 
 
-class Segments(NamedTuple):
-    """Segments in order; `is_cut` says that others were left out."""
-
-    texts: tuple[str, ...]
-    is_cut: bool
-
-
-def riskiest_segments(texts: Sequence[str]) -> Segments:
+def riskiest_segments(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the segments of a message's views worth reading: all, or the most suspicious.
 
     A view brings READ_SEGMENTS of them, all views MOST_SEGMENTS at most. Suspicion is how many
@@ -38,7 +30,7 @@ def riskiest_segments(texts: Sequence[str]) -> Segments:
         ends |= {first, len(pieces) - 1}
     limit = min(READ_SEGMENTS * len(texts), MOST_SEGMENTS)
     if len(pieces) <= limit:
-        return Segments(tuple(pieces), is_cut=False)
+        return tuple(pieces)
     lexicon = shipped_concepts()
     weights = [
         sum(not name.startswith("innocent.") for name in lexicon.match(fold(piece)))
@@ -49,4 +41,4 @@ def riskiest_segments(texts: Sequence[str]) -> Segments:
         key=lambda index: (-weights[index], index),
     )
     chosen = sorted(ends | set(others[: limit - len(ends)]))
-    return Segments(tuple(pieces[index] for index in chosen), is_cut=True)
+    return tuple(pieces[index] for index in chosen)
