@@ -229,7 +229,7 @@ def normalised(text: str, max_chars: int) -> Normalised:
     stripped = strip_hidden(text)
     letters, undone = plain_letters(stripped.text)
     # NFKC makes up to eighteen characters of one.
-    plain, _ = bounded(letters, max_chars)
+    plain = letters if len(letters) <= max_chars else bounded(letters, max_chars)[0]
     return Normalised(
         stripped=stripped,
         plain=plain,

@@ -77,7 +77,7 @@ def read_text(text: str, *, max_chars: int = MAX_CHARS) -> TextViews:
     of the bound each, and `is_truncated` says so. Any string is accepted; decoded views carry
     offsets into it.
     """
-    kept, cut = bounded(text, max_chars)
+    kept, cut = (text, Origin()) if len(text) <= max_chars else bounded(text, max_chars)
     read = normalised(kept, max_chars)
     stripped = read.stripped
     back = (stripped.origin, cut)

@@ -26,7 +26,7 @@ from promptguard.turns.contents import ContentJudge
 from promptguard.turns.input import TurnInput
 from promptguard.turns.labels import labels_of
 from promptguard.turns.result import remember, with_verdict
-from promptguard.turns.segments import riskiest_segments
+from promptguard.turns.segments import SEGMENT_CHARS, riskiest_segments
 from promptguard.turns.system_prompt import focused, rules_of
 from promptguard.verdict import ContentFinding, Evidence, SignalScore, Verdict
 
@@ -298,7 +298,10 @@ class TurnJudge:
         """Return the riskiest view's reading, with the embedding of the text as written."""
         if self.encoder is None:
             return None
-        texts = riskiest_segments(views.texts)
+        texts = views.texts
+        # Most messages are short, and all of their views are read as they are.
+        if max(map(len, texts)) > SEGMENT_CHARS:
+            texts = riskiest_segments(texts)
         readings = self.encoder.read_messages(texts)
         worst = max(range(len(texts)), key=lambda index: readings[index].attack)
         chosen = readings[worst]
