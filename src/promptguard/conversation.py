@@ -85,6 +85,11 @@ def without_lone_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def printable(text: str) -> str:
+    """Return text that every database and file takes as text: without NUL and broken Unicode."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
 def role_of(name: object, *, where: str = "role") -> Role:
     """Return the role called `name`, accepting the aliases in common use."""
     role = ROLES.get(name.strip().lower()) if isinstance(name, str) else None

@@ -102,7 +102,7 @@ def _exit_code(report: Report) -> int:
 
 def _command(ctx: click.Context) -> str:
     """Return the command with the options that differ from their defaults."""
-    from promptguard.records import writable
+    from promptguard.conversation import printable
 
     words = ["promptguard", "validate"]
     for parameter in ctx.command.params:
@@ -112,7 +112,7 @@ def _command(ctx: click.Context) -> str:
         elif value != parameter.get_default(ctx) and value not in (None, (), False):
             for each in value if isinstance(value, tuple) else (value,):
                 words += [parameter.opts[0]] if each is True else [parameter.opts[0], str(each)]
-    return writable(shlex.join(words))
+    return printable(shlex.join(words))
 
 
 def _contenders(configs: tuple[str, ...], *, dissect: bool) -> tuple[Contender, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from promptguard.conversation import printable
 from promptguard.errors import ConfigError
 
 _TEXT_NAMES = ("prompt", "text", "user_input")
@@ -60,12 +61,7 @@ def as_text(value: object) -> str:
     if isinstance(value, bool):
         # As JSON spells it, so that `labels` can name it.
         return "true" if value else "false"
-    return writable(str(value)) if isinstance(value, (str, int, float)) else ""
-
-
-def writable(text: str) -> str:
-    """Return text that any file takes: half a surrogate pair becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()
+    return printable(str(value)) if isinstance(value, (str, int, float)) else ""
 
 
 def _walk(row: Mapping[str, object], path: str) -> object:

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
+from promptguard.conversation import printable
 from promptguard.errors import ConfigError, InputError
-from promptguard.records.fields import FieldMap, writable
+from promptguard.records.fields import FieldMap
 from promptguard.records.record import Fault, Record, id_of, record_from
 
 STDIN = "-"
@@ -67,7 +68,7 @@ def read_records(
     chosen = fields or FieldMap()
     for path in input_files(given):
         # A file may be called anything, and its name is written into reports.
-        name = "stdin" if path == STDIN else writable(Path(path).name)
+        name = "stdin" if path == STDIN else printable(Path(path).name)
         for number, row in _rows(path):
             yield _read(row, name, number, chosen)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from promptguard.conversation import Role
+from promptguard.conversation import Role, printable
 from promptguard.errors import DataError, InputError, StoreError, VersionConflict
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.queries import StoredTurn, plain_part
@@ -255,11 +255,6 @@ def verdict_in(text: str | None) -> Verdict | None:
     except DataError:
         # One odd row must not break a whole page.
         return None
-
-
-def printable(text: str) -> str:
-    """Return text that every database takes as text: without NUL and broken Unicode."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def words_of(search: str) -> tuple[str, ...]:

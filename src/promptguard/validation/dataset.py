@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from promptguard.conversation import Message, Role
+from promptguard.conversation import Message, Role, printable
 from promptguard.counts import counted
 from promptguard.errors import DataError, InputError
 from promptguard.protocols import SessionKey, SessionQuery, SessionStore
-from promptguard.records import Fault, FieldMap, Record, input_files, read_records, writable
+from promptguard.records import Fault, FieldMap, Record, input_files, read_records
 from promptguard.runs.report import DataFile
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.verdict import Action, Verdict
@@ -108,7 +108,7 @@ def _case(record: Record, index: int, turns_from: int) -> Case | Fault | None:
     try:
         return Case(
             index=index,
-            id=writable(record.id) if isinstance(record.id, str) else record.id,
+            id=printable(record.id) if isinstance(record.id, str) else record.id,
             is_attack=_is_attack(record.label),
             label=record.label,
             messages=record.messages,
@@ -177,7 +177,7 @@ def _hashed(path: Path) -> DataFile:
     digest = hashlib.sha256()
     for block in _blocks(path):
         digest.update(block)
-    return DataFile(name=writable(path.name), sha256=digest.hexdigest())
+    return DataFile(name=printable(path.name), sha256=digest.hexdigest())
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Self
 from urllib.parse import urlencode
 
+from promptguard.conversation import printable
 from promptguard.protocols import SessionQuery
 from promptguard.queries import LabelFilter, SessionSort, TurnFilter
-from promptguard.stores.rows import printable
 from promptguard.verdict import Action, Mode
 
 PAGE = 50
