@@ -1,5 +1,6 @@
 # Every target sets up what it needs in .venv by itself: `run` only what running needs, the others
-# what development needs. Both sets come from locks with hashes (`make lock`).
+# what development needs. Both sets come from locks with hashes (`make lock`). A lock names all that
+# it needs: asked to look further, pip takes a newer release of a package with an extra and refuses it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +16,7 @@ DATA ?= ../shared/data
 $(RUNNABLE): requirements/run.txt pyproject.toml
 	@echo "Setting up $(VENV) with what the service needs (once; a minute after the download)."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) --require-hashes -r requirements/run.txt
+	$(INSTALL) --require-hashes --no-deps -r requirements/run.txt
 	$(INSTALL) --quiet --no-deps --no-build-isolation -e .
 	@echo "Ready. The command is $(BIN)/promptguard; '. $(BIN)/activate' puts it on your path."
 	@touch $@
@@ -23,7 +24,7 @@ $(RUNNABLE): requirements/run.txt pyproject.toml
 $(READY): requirements/dev.txt requirements/llm.txt pyproject.toml
 	@echo "Setting up $(VENV) with what tests, checks and documentation need (once)."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) --require-hashes -r requirements/dev.txt
+	$(INSTALL) --require-hashes --no-deps -r requirements/dev.txt
 	$(INSTALL) --quiet --require-hashes --no-deps -r requirements/llm.txt
 	$(INSTALL) --quiet --no-deps --no-build-isolation -e .
 	@touch $@ $(RUNNABLE)

@@ -96,7 +96,7 @@ def test_the_image_installs_from_the_lock(containerfile) -> None:
     """Every package by hash, the package itself without fetching anything, run as no root."""
     installs = re.findall(r"pip install (.+)$", containerfile, flags=re.MULTILINE)
     assert [("--require-hashes" in line, "--no-deps" in line) for line in installs] == [
-        (True, False),
+        (True, True),
         (False, True),
     ]
     assert "-r requirements/image.txt" in installs[0]

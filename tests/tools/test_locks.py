@@ -53,6 +53,16 @@ def test_every_package_has_hashes_and_no_index_is_named(lock) -> None:
     assert not re.search(r"--(?:extra-)?index-url|--find-links|--trusted-host|://", text)
 
 
+def test_a_lock_is_installed_as_it_is() -> None:
+    """Nothing is looked for beside it: a release of tomorrow would have no hash there."""
+    files = (ROOT / "Makefile", ROOT / "deploy" / "Containerfile", ROOT / "docs" / "deployment.md")
+    text = "\n".join(file.read_text("utf-8") for file in files).replace("\\\n", "")
+    installs = [line for line in text.splitlines() if "--require-hashes" in line]
+    by_pip = [line for line in installs if "pip-audit" not in line]
+    assert len(by_pip) >= 6
+    assert all("--no-deps" in line for line in by_pip)
+
+
 def test_targets_named_in_the_documentation_exist() -> None:
     """Every `make x` on a page or in a root document."""
     makefile = (ROOT / "Makefile").read_text("utf-8")
