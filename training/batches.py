@@ -28,6 +28,7 @@ DROPPED_TOKENS = 0.1  # of half the texts, so that no single word decides
 BORROWED_SYSTEM = 0.25  # of the talks without one, so that having one says nothing
 WITHOUT_REPLIES = 0.4
 MIXED = 0.25  # of the English prompts are shown with words of another language
+GLOSSED = 0.3  # of the others are shown as their English gloss
 JOINED = 0.12  # of the messages stand before or after an innocent one: padding must not help
 TALKS, MADE = 0.5, 0.35  # of the context examples; the rest are first turns
 FOLLOW_UPS = "authored_followups"
@@ -136,8 +137,7 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         rows = self.messages.draw(self.size, rng)
         found = []
         for row in rows:
-            is_mixed = "mixed" in row and rng.random() < MIXED
-            ids = thinned(rng.choice(row["mixed"]) if is_mixed else flat(row["ids"]), rng)
+            ids = thinned(shown(row, rng), rng)
             if rng.random() < JOINED:
                 beside = flat(rng.choice(self.innocent))
                 ids = [*beside, *ids] if rng.random() < 0.5 else [*ids, *beside]
@@ -162,7 +162,10 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         size = self.size // 2
         rows = self.talks.draw(int(size * TALKS), rng)
         rows += self.firsts.draw(int(size * (1 - TALKS - MADE)), rng)
-        said: list[Turns] = [row["ids"] for row in rows]
+        said: list[Turns] = [
+            row["gloss_ids"] if "gloss_ids" in row and rng.random() < GLOSSED else row["ids"]
+            for row in rows
+        ]
         while len(rows) < size:
             made = rng.choice((self._late, self._late, self._continued, self._recovered))(rng)
             for row, turns in made:
@@ -210,6 +213,14 @@ def is_talk(row: Row) -> bool:
 def flat(turns: Turns) -> list[int]:
     """Return the tokens of all turns in a row."""
     return [token for _, part in turns for token in part]
+
+
+def shown(row: Row, rng: random.Random) -> list[int]:
+    """Return a message's tokens, now and then with words of another language, or as a gloss."""
+    if "mixed" in row and rng.random() < MIXED:
+        mixed: list[int] = rng.choice(row["mixed"])
+        return mixed
+    return flat(row["gloss_ids" if "gloss_ids" in row and rng.random() < GLOSSED else "ids"])
 
 
 def some(windows: list[Window], rng: random.Random) -> list[Window]:

@@ -3,11 +3,12 @@
     python -m training.calibrate .train/scores src/promptguard/data/model --version V
 
 `.train/scores` holds the raw logits of both readers on held-out and development examples, as the
-`score` stage of training writes them, and `word_pairs` logits are added here. Each record weighs
-so that every source and label counts alike. Coefficients are held at or above zero: no reader's
-word is ever turned round. How much the thorough reader counts beside the quick one is fitted on the
-development sources, none of which either has learned from, and on held-out records in other
-languages than English, of which these have few, each half; the scale on all.
+`score` stage of training writes them; what the table of word pairs adds is added here, and what
+both say of the gloss of a text in another language is mixed in. Each record weighs so that every
+source and label counts alike. Coefficients are held at or above zero: no reader's word is ever
+turned round. How much the thorough reader counts beside the quick one is fitted on the development
+sources, none of which either has learned from, and on held-out records in other languages than
+English, of which these have few, each half; the scale on all.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ from scipy.optimize import minimize
 
 from promptguard.model.artifact import MESSAGE_OUTPUTS, OUTPUTS
 
-FILES = ("quick.onnx", "thorough.onnx", "thorough.npz", "tokenizer.json", "word_pairs.npz")
+FILES = (
+    "quick.onnx", "thorough.onnx", "thorough.npz", "tokenizer.json", "word_pairs.npz", "gloss.npz",
+)  # fmt: skip
 BENIGN_ABOVE = 0.02
+PARTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # of the logits, that a gloss may get
+Scores = dict[str, np.ndarray]
 LEAST_OF_A_SOURCE = 50  # a handful of records must not decide a proportion
 BASES = {
     "quick": "all-MiniLM-L6-v2 with Han characters and word pieces of 22 languages added",
@@ -84,38 +89,71 @@ def blended(
     return np.array([one[0] * ratio[0], one[0] * ratio[1], one[1]])
 
 
-def columns(
-    name: str, held: dict[str, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def columns(name: str, held: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return one output's logits (quick, thorough), labels, sources, and which rows they are."""
     if name in MESSAGE_OUTPUTS:
         index = MESSAGE_OUTPUTS.index(name)
         is_task = held["task"] == "message"
         labels = held["attack"] if not index else held["kinds"][:, index - 1]
-        quick = held["quick_message"][:, index] + held["pairs"][:, index]
-        thorough = held["thorough_message"][:, index]
+        head = "message"
     elif name == "document":
-        is_task, labels = held["task"] == "document", held["attack"]
-        quick, thorough = held["quick_document"], held["thorough_document"]
+        is_task, labels, head, index = held["task"] == "document", held["attack"], "document", 0
     else:
-        index = ("turn", "session").index(name)
+        index, head = ("turn", "session").index(name), "context"
         is_task = (held["task"] == "context") | (held["task"] == "message")
         labels = held["session"] if index else held["attack"]
-        quick, thorough = held["quick_context"][:, index], held["thorough_context"][:, index]
     # A label of -1 means that nobody knows.
     kept = is_task & (labels >= 0)
-    return np.stack([quick, thorough], 1)[kept], labels[kept], held["source"][kept], kept
+    both = (held[f"{reader}_{head}"].reshape(len(kept), -1) for reader in ("quick", "thorough"))
+    values = np.stack([logits[kept, index] for logits in both], 1)
+    return values, labels[kept], held["source"][kept], kept
 
 
-def load_scores(folder: Path) -> dict[str, np.ndarray]:
+def load_part(folder: Path, name: str) -> Scores:
+    """Return the logits of one set of examples, those of the table of word pairs added."""
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as stored:
+        part = {key: stored[key] for key in stored.files}
+    for head, pairs in (("message", "pairs"), ("gloss_message", "pairs_gloss")):
+        part[f"quick_{head}"] = part[f"quick_{head}"] + np.load(folder / f"{pairs}_{name}.npy")
+    return part
+
+
+def with_gloss(scores: Scores, share: float) -> Scores:
+    """Return the scores with the gloss mixed in, as the readers do; without one nothing changes."""
+    mixed = {
+        f"{reader}_{head}": (1 - share) * scores[f"{reader}_{head}"]
+        + share * scores[f"{reader}_gloss_{head}"]
+        for reader in ("quick", "thorough")
+        for head in ("message", "context")
+    }
+    return scores | mixed
+
+
+def load_scores(folder: Path) -> Scores:
     """Return the logits and labels of the held-out and the development examples together."""
     parts = []
     for name in ("held", "dev"):
-        with np.load(folder / f"{name}.npz", allow_pickle=False) as stored:
-            part = {key: stored[key] for key in stored.files}
-        pairs = np.load(folder / f"pairs_{name}.npy")
-        parts.append(part | {"pairs": pairs, "is_dev": np.full(len(pairs), name == "dev")})
+        part = load_part(folder, name)
+        parts.append(part | {"is_dev": np.full(len(part["task"]), name == "dev")})
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+def gloss_share(held: Scores) -> float:
+    """Return the share of the logits that a gloss gets: the one with the least loss on messages."""
+    is_glossed = (held["quick_gloss_message"] != held["quick_message"]).any(1)
+    picked = is_glossed & (held["task"] == "message") & ~held["is_dev"]
+    labels = held["attack"][picked]
+    # Languages count alike, since a gloss is good in one and poor in another.
+    weights = weights_of(held["lang"][picked], labels)
+    losses = {}
+    for share in PARTS:
+        mixed = with_gloss(held, share)
+        values = np.stack([mixed[f"{r}_message"][picked, 0] for r in ("quick", "thorough")], 1)
+        found = fitted(values, labels, weights)
+        odds = values @ found[:-1] + found[-1]
+        losses[share] = round(float((weights * (np.logaddexp(0, odds) - labels * odds)).sum()), 4)
+    print(f"{int(picked.sum())} messages with a gloss, loss by its share: {losses}")
+    return min(losses, key=lambda share: losses[share])
 
 
 def main() -> None:
@@ -127,6 +165,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="manifest of the prepared data")
     options = parser.parse_args()
     held = load_scores(options.scores)
+    gloss = gloss_share(held)
+    held = with_gloss(held, gloss)
     halves = [held["is_dev"], ~held["is_dev"] & (held["lang"] != "en")]
     manifest = {
         "name": "promptguard-readers",
@@ -137,6 +177,7 @@ def main() -> None:
         "calibration": {},
         "thresholds": {},
         "data": json.loads(options.data.read_text())["sources"],
+        "gloss": {"share": gloss, "scale": 1.0},
     }
     for name in OUTPUTS:
         values, labels, sources, kept = columns(name, held)

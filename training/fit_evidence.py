@@ -37,6 +37,7 @@ from promptguard.signals.subject import subjects_of
 from promptguard.signals.wording import keywords
 from promptguard.state import SessionState
 from promptguard.text.read import TextViews, read_text
+from training.calibrate import load_part, with_gloss
 from training.records import read
 
 SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -117,10 +118,7 @@ def context_of(text: str, views: TextViews, reading: FilReading) -> TurnContext:
 def load(options: Any, name: str) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
     """Return the examples of one set and the readers' logits."""
     rows = list(read(options.data / f"{name}.jsonl.gz"))
-    with np.load(options.scores / f"{name}.npz", allow_pickle=False) as stored:
-        scores = {key: stored[key] for key in stored.files}
-    scores["pairs"] = np.load(options.scores / f"pairs_{name}.npy")
-    return rows, scores
+    return rows, with_gloss(load_part(options.scores, name), options.gloss)
 
 
 def chosen(rows: list[dict[str, Any]], tasks: tuple[str, ...]) -> list[int]:
@@ -147,7 +145,7 @@ def turns_of(options: Any, calibration: dict[str, Any], *, both: bool) -> Exampl
             users = [text for role, text in row["said"] if role == "user"]
             if not users:
                 continue
-            quick = float(scores["quick_message"][index, 0] + scores["pairs"][index, 0])
+            quick = float(scores["quick_message"][index, 0])
             if len(users) > 1:  # of a talk only the highest turn is known: the context must tell
                 quick = min(quick, 0.0)
             deep = float(scores["thorough_message"][index, 0])
@@ -247,7 +245,8 @@ def main() -> None:
     options = parser.parse_args()
     # The thorough reader is asked by the prior of this budget, which must be the default one.
     assert ControllerConfig().preset == "balanced"
-    calibration = open_artifact(options.model).manifest.calibration
+    manifest = open_artifact(options.model).manifest
+    calibration, options.gloss = manifest.calibration, manifest.gloss.share
     turns = turns_of(options, calibration, both=False)
     deep = turns_of(options, calibration, both=True)
     scales = fitted(turns)

@@ -6,8 +6,9 @@ Runs the engine as it ships, the thorough reader where it is asked, over talks t
 reader (held-out records and whole development sources) and fits the scores of their later turns.
 Turns of an attack count from its first open turn on where that is known, else its last. A prior
 holds its share for whole talks: an innocent talk counts by its highest turn. Innocent twins of an
-attack, made to look like one, are allowed five times the share of ordinary talks, those of held-out
-records and those of development sources each; the strictest prior holds.
+attack, made to look like one, are allowed five times the share of ordinary talks. Those of held-out
+records count together; each development source, whose attackers the readers never saw, counts by
+itself, because an attacker yet unseen may be like the worst of them. The strictest prior holds.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from training.records import at_most, read
 SIGNALS = ("semantic", "context", "concepts", "keywords", "fil", "continuation", "probing")
 LOGIT = frozenset({"semantic", "context", "concepts"})
 PER_SOURCE = {"held": 20, "dev": 80}
+PER_TWINS = 300  # of a development source: their quantile alone sets a prior
 # Talks that return to something harmless or to the attack: few sources, and much rests on them.
 AFTER, PER_AFTER = frozenset({"authored_after", "authored_recovery"}), 60
 MAX_TURNS = 12
@@ -53,7 +55,7 @@ BOUNDS = {
     "probing": (0.4, 1.0),
 }
 CONTEXT_LIMIT = 3.2
-ORDINARY = "ordinary"
+ORDINARY, DEV_TWIN = "ordinary", "dev twin"
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,18 @@ def label_of(record: dict[str, Any], index: int, turns: int) -> int | None:
     return int(index >= start)
 
 
+def is_innocent_twin(record: dict[str, Any]) -> bool:
+    """Say whether a record is an innocent talk made to look like an attack."""
+    return record["label"] == "benign" and "matched" in record["category"]
+
+
+def kind_of(record: dict[str, Any], name: str) -> str:
+    """Return the budget that an innocent talk counts for."""
+    if not record.get("pair") and "matched" not in record["category"]:
+        return ORDINARY
+    return f"{DEV_TWIN} {record['source']}" if name == "dev" else "held twin"
+
+
 def drawn(records: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
     """Return at most so many records of each source and label."""
     return at_most(records, most, lambda record: (record["source"], record["label"]))
@@ -102,8 +116,10 @@ def turns_of(judge: TurnJudge, data: Path, name: str) -> list[Turn]:
     random.Random(5).shuffle(records)
     found = []
     after = [r for r in records if r["source"] in AFTER]
-    others = [r for r in records if r["source"] not in AFTER]
-    for record in [*drawn(others, PER_SOURCE[name]), *drawn(after, PER_AFTER)]:
+    twins = [r for r in records if name == "dev" and is_innocent_twin(r)]
+    others = [r for r in records if r["source"] not in AFTER and r not in twins]
+    parts = [(others, PER_SOURCE[name]), (after, PER_AFTER), (twins, PER_TWINS)]
+    for record in [record for part, most in parts for record in drawn(part, most)]:
         said = messages_from([m for m in record["messages"] if m.get("content")])
         verdicts = [verdict for verdict, _ in walk(judge, steps_of(said)[:MAX_TURNS])]
         for index, verdict in enumerate(verdicts):
@@ -111,8 +127,7 @@ def turns_of(judge: TurnJudge, data: Path, name: str) -> list[Turn]:
             # First turns have scales of their own, from the step before.
             if index and label is not None:
                 scores = {score.name: score.score for score in verdict.scores}
-                is_twin = bool(record.get("pair")) or "matched" in record["category"]
-                kind = f"{name} twin" if is_twin else ORDINARY
+                kind = kind_of(record, name)
                 found.append(Turn(record["id"], record["source"], label, scores, kind))
     return found
 
@@ -165,11 +180,11 @@ def main() -> None:
             tops[kinds[talk]].append((source, value))
     for budget in body["budgets"]:
         share = budget["share"]
-        # Twins of sources that trained nothing count by themselves: the readers know the others.
-        priors = {
-            kind: talk_prior(values, share if kind == ORDINARY else min(0.5, TWIN_SHARE * share))
-            for kind, values in tops.items()
-        }
+        priors = {}
+        for kind, values in tops.items():
+            allowed = share if kind == ORDINARY else min(0.5, TWIN_SHARE * share)
+            priors[kind] = talk_prior(values, allowed)
+        print({kind: round(prior, 2) for kind, prior in priors.items()})
         budget["later"] = round(min(priors.values()), 4)
         caught = nats[labels == 1] + budget["later"] >= BLOCK
         print(f"share {budget['share']}: later {budget['later']}, caught {caught.mean():.3f}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from promptguard.model.artifact import open_artifact
-from training.calibrate import load_scores
+from training.calibrate import load_scores, with_gloss
 from training.score import macro, matched
 
 
@@ -24,16 +24,15 @@ def main() -> None:
     parser.add_argument("scores", type=Path)
     parser.add_argument("model", type=Path)
     options = parser.parse_args()
-    scores = load_scores(options.scores)
-    blends = open_artifact(options.model).manifest.calibration
-    wording = scores["quick_message"][:, 0] + scores["pairs"][:, 0]
-    for task, output, quick, thorough in (
-        ("message", "attack", wording, scores["thorough_message"][:, 0]),
-        ("context", "turn", scores["quick_context"][:, 0], scores["thorough_context"][:, 0]),
-        ("document", "document", scores["quick_document"], scores["thorough_document"]),
-    ):
+    manifest = open_artifact(options.model).manifest
+    scores = with_gloss(load_scores(options.scores), manifest.gloss.share)
+    for task, output in (("message", "attack"), ("context", "turn"), ("document", "document")):
+        quick, thorough = (
+            scores[f"{reader}_{task}"].reshape(len(scores["task"]), -1)[:, 0]
+            for reader in ("quick", "thorough")
+        )
         picked = scores["is_dev"] & (scores["task"] == task)
-        blend = blends[output].both
+        blend = manifest.calibration[output].both
         both = blend.quick * quick + blend.thorough * thorough
         for name, values in (("quick", quick), ("both", both)):
             print(f"{task:9} {name:6} {measures(scores, values, picked)}")

@@ -8,7 +8,8 @@ Test files are not read, except to leave out authored texts that nearly repeat a
 pair stays on one side of every split.
 
 Three tasks: `message`, one text alone; `context`, the last user turn in the light of the system
-prompt and all turns before; `document`, untrusted content beside what the user asked for.
+prompt and all turns before; `document`, untrusted content beside what the user asked for. Messages
+and talks in other languages carry their gloss.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from promptguard.model.gloss import Glossary, load_glossary
 from training.compose import composed, insertions
 from training.overlap import Overlap
 from training.records import read
@@ -270,6 +272,20 @@ def translations(records: list[Record], authored: list[Record]) -> list[list[str
     ]
 
 
+def add_glosses(rows: Iterable[Record], glossary: Glossary) -> None:
+    """Add the gloss of each example in another language, turn by turn, in place."""
+    for row in rows:
+        if row["task"] in ("message", "context") and row["lang"] != "en":
+            glosses = [
+                glossary.gloss(text) if role == "user" else None for role, text in row["said"]
+            ]
+            if any(glosses):
+                row["gloss"] = [
+                    [role, gloss or text]
+                    for (role, text), gloss in zip(row["said"], glosses, strict=True)
+                ]
+
+
 def write(path: Path, rows: Iterable[Record | list[str]]) -> None:
     """Write examples as gzipped JSONL."""
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as stream:
@@ -295,6 +311,9 @@ def main() -> None:
     parser.add_argument("shared", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--corpus", type=Path, default=Path("training/corpus"))
+    parser.add_argument(
+        "--gloss", type=Path, default=Path("src/promptguard/data/model/gloss.npz"), help="step 1c"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(0)
@@ -342,12 +361,14 @@ def main() -> None:
         for rows in dev.values()
         for record in rng.sample(rows, min(DEV_PER_SOURCE, len(rows)))
     ]
+    scored = [whole(record) for record in chosen]
+    add_glosses([*examples[True], *examples[False], *scored], load_glossary(options.gloss))
     write(options.out / "train.jsonl.gz", examples[False])
     write(options.out / "held.jsonl.gz", examples[True])
     write(options.out / "held_records.jsonl.gz", sides[True])
     write(options.out / "prompts.jsonl.gz", translations(sides[False], authored))
     write(options.out / "dev_records.jsonl.gz", chosen)
-    write(options.out / "dev.jsonl.gz", [whole(r) for r in chosen])
+    write(options.out / "dev.jsonl.gz", scored)
     tasks = Counter((e["task"], e["attack"]) for e in examples[False])
     manifest = {
         "sources": dict(sorted(counts.items())),

@@ -18,12 +18,15 @@ from training.score import macro, matched
 from training.weighing import Row
 
 BATCH = 512
-MESSAGE, TURN, DOCUMENT = range(3)
+MESSAGE, TURN, DOCUMENT, GLOSSED_MESSAGE, GLOSSED_TURN = range(5)
 
 
 @torch.no_grad()
 def logits_of(network: Network, rows: list[Row], device: str) -> dict[str, np.ndarray]:
-    """Return the raw logits: message (highest window of a user turn), context, document."""
+    """Return raw logits: message (highest window of a user turn), context, document.
+
+    Message and context also of the gloss, where there is one; elsewhere they are repeated.
+    """
     network.eval()
     jobs: list[tuple[int, int, Window]] = []
     for index, row in enumerate(rows):
@@ -31,17 +34,20 @@ def logits_of(network: Network, rows: list[Row], device: str) -> dict[str, np.nd
             (_, task), (_, ids) = row["ids"]
             jobs += [(index, DOCUMENT, w) for w in document_windows(task, ids)]
             continue
-        users = [ids for role, ids in row["ids"] if role == "user"][-24:]
-        for ids in users:
-            jobs += [(index, MESSAGE, (w, [USER] * len(w))) for w in message_windows(ids)]
-        talk = [(role, ids) for role, ids in row["ids"] if role != "tool"]
-        jobs.append((index, TURN, context_window(talk, row["system_ids"])))
+        jobs += [(index, *job) for job in told(row["ids"], row["system_ids"], MESSAGE, TURN)]
+        if "gloss_ids" in row:
+            glossed = told(row["gloss_ids"], row["system_ids"], GLOSSED_MESSAGE, GLOSSED_TURN)
+            jobs += [(index, *job) for job in glossed]
     # Windows of like length share a batch, so that little is padded.
     jobs.sort(key=lambda job: len(job[2][0]))
+    names = {MESSAGE: "message", TURN: "context"}
+    names |= {GLOSSED_MESSAGE: "gloss_message", GLOSSED_TURN: "gloss_context"}
     found = {
         # Below any logit, so that rows without such a window rank last and take any maximum.
         "message": np.full((len(rows), 4), -20.0, dtype=np.float32),
         "context": np.full((len(rows), 2), -20.0, dtype=np.float32),
+        "gloss_message": np.full((len(rows), 4), -20.0, dtype=np.float32),
+        "gloss_context": np.full((len(rows), 2), -20.0, dtype=np.float32),
         "document": np.full(len(rows), -20.0, dtype=np.float32),
     }
     with torch.autocast(device, torch.bfloat16):
@@ -49,14 +55,29 @@ def logits_of(network: Network, rows: list[Row], device: str) -> dict[str, np.nd
             part = jobs[begin : begin + BATCH]
             inputs = (t.to(device) for t in pad([window for _, _, window in part]))
             message, context, document, _ = (o.float().cpu().numpy() for o in network(*inputs))
+            logits = {"message": message, "context": context}
             for place, (index, task, _) in enumerate(part):
-                if task == TURN:
-                    found["context"][index] = context[place]
-                elif task == MESSAGE:
-                    found["message"][index] = np.maximum(found["message"][index], message[place])
-                else:
+                if task == DOCUMENT:
                     found["document"][index] = max(found["document"][index], document[place, 0])
+                else:
+                    name = names[task]
+                    told_now = logits[name.removeprefix("gloss_")][place]
+                    found[name][index] = np.maximum(found[name][index], told_now)
+    for index, row in enumerate(rows):
+        if "gloss_ids" not in row:
+            for name in ("message", "context"):
+                found[f"gloss_{name}"][index] = found[name][index]
     return found
+
+
+def told(
+    said: list[tuple[str, list[int]]], system: list[int], message: int, turn: int
+) -> list[tuple[int, Window]]:
+    """Return the windows of a talk's user turns one by one, and of the talk."""
+    users = [ids for role, ids in said if role == "user"][-24:]
+    jobs = [(message, (w, [USER] * len(w))) for ids in users for w in message_windows(ids)]
+    talk = [(role, ids) for role, ids in said if role != "tool"]
+    return [*jobs, (turn, context_window(talk, system))]
 
 
 def report(name: str, rows: list[Row], found: dict[str, np.ndarray]) -> None:

@@ -58,6 +58,11 @@ def tokenise(rows: list[Row], tokenizer: Tokenizer) -> None:
         row["ids"] = [(role, next(encoded).ids[:1600]) for role, _ in row["said"]]
         row["system_ids"] = next(systems).ids
         del row["said"], row["system"]
+    glossed = [row for row in rows if "gloss" in row]
+    texts = [text for row in glossed for _, text in row["gloss"]]
+    encoded = iter(tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+    for row in glossed:
+        row["gloss_ids"] = [(role, next(encoded).ids[:1600]) for role, _ in row.pop("gloss")]
 
 
 def mix(rows: list[Row], glossary: Glossary, tokenizer: Tokenizer) -> None:
@@ -142,7 +147,7 @@ def distil(
     """
     loader = stream(rows, options, options.seed + 1)
     optimiser = optimiser_of(quick, options.quick_rate, 0.95)
-    course = Course(options.distil_steps, options.seconds, optimiser)
+    course = Course(options.distil_steps, options.distil_seconds or options.seconds, optimiser)
     stored = 0.0
     quick.train()
     for step in course:
@@ -205,6 +210,7 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--distil-steps", type=int, default=1500)
     parser.add_argument("--seconds", type=float, default=3600.0, help="the most a stage may take")
+    parser.add_argument("--distil-seconds", type=float, help="likewise, for the stage `distil`")
     parser.add_argument("--batch", type=int, default=288)
     parser.add_argument("--rate", type=float, default=6e-5)
     parser.add_argument("--quick-rate", type=float, default=2.5e-4)

@@ -6,7 +6,8 @@ One logistic regression per output over hashed tokens and pairs of neighbours, o
 encoder was trained on, drawn with the weights its batches have. `--share` is how much of the
 table's logit is added to the reader's, chosen on development sources. `.train/data` holds
 `train.jsonl.gz`; the tokenizer is the model's own. Writes `pairs_held.npy` and `pairs_dev.npy`,
-what the table adds for those examples, for the calibration.
+what the table adds for those examples, and `pairs_gloss_*.npy`, what it adds for their glosses, for
+the calibration.
 """
 
 from __future__ import annotations
@@ -85,13 +86,15 @@ def main() -> None:
     np.savez_compressed(options.model / "word_pairs.npz", table=table, units=units)
     pairs = WordPairs(table=table, units=units)
     for name in ("held", "dev"):
-        found = [added(pairs, row, tokenizer) for row in read(options.data / f"{name}.jsonl.gz")]
-        np.save(options.scores / f"pairs_{name}.npy", np.stack(found))
+        rows = list(read(options.data / f"{name}.jsonl.gz"))
+        for key, kind in (("said", "pairs"), ("gloss", "pairs_gloss")):
+            found = [added(pairs, row.get(key) or row["said"], tokenizer) for row in rows]
+            np.save(options.scores / f"{kind}_{name}.npy", np.stack(found))
 
 
-def added(pairs: WordPairs, row: Row, tokenizer: Tokenizer) -> np.ndarray:
+def added(pairs: WordPairs, said: list[list[str]], tokenizer: Tokenizer) -> np.ndarray:
     """Return the most the table adds to the user turns of an example."""
-    texts = [text for role, text in row["said"] if role == "user"][-8:] or [""]
+    texts = [text for role, text in said if role == "user"][-8:] or [""]
     encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     return np.max([pairs.logits(one.ids[:TOKENS]) for one in encoded], axis=0)
 

@@ -9,15 +9,26 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from promptguard.errors import ModelError
 from promptguard.model.network import Calibration
 
 MESSAGE_OUTPUTS = ("attack", "manipulative", "extractive", "harmful")
 CONTEXT_OUTPUTS = ("turn", "session")
-PACKED = "thorough.npz"
+PACKED, GLOSSARY = "thorough.npz", "gloss.npz"
 OUTPUTS = (*MESSAGE_OUTPUTS, *CONTEXT_OUTPUTS, "document")
+
+
+class GlossBlend(BaseModel):
+    """How a text and its gloss in English are read together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    share: float = Field(ge=0.0, le=1.0)
+    """Of the logits, that the gloss has."""
+    scale: float = Field(default=1.0, gt=0.0)
+    """Of the mean: where two opinions differ it is too timid."""
 
 
 class Manifest(BaseModel):
@@ -35,6 +46,7 @@ class Manifest(BaseModel):
     calibration: dict[str, Calibration]
     thresholds: dict[str, float]
     data: dict[str, int]
+    gloss: GlossBlend | None = None
 
     @property
     def identity(self) -> str:
@@ -48,7 +60,8 @@ class Artifact:
     """A folder with the files that `manifest.json` lists.
 
     `quick.onnx`, `tokenizer.json` and `word_pairs.npz` always, `thorough.onnx` and mostly its
-    packed weights `thorough.npz` where the thorough reader is installed.
+    packed weights `thorough.npz` where the thorough reader is installed, and `gloss.npz` where
+    texts in other languages are glossed for both.
     """
 
     folder: Path

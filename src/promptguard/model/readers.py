@@ -2,7 +2,7 @@
 
 The quick reader reads everything. The thorough one costs about six times as much and is asked
 by the caller where the quick one is unsure or the stakes are high; its logits are then blended
-with the quick one's.
+with the quick one's. Of a text in another language each also reads an English gloss.
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from promptguard.conversation import Message, Role
 from promptguard.errors import ModelError
-from promptguard.model.artifact import MESSAGE_OUTPUTS, PACKED, Artifact, bundled
+from promptguard.model.artifact import (
+    GLOSSARY,
+    MESSAGE_OUTPUTS,
+    PACKED,
+    Artifact,
+    bundled,
+)
+from promptguard.model.gloss import Glossary, load_glossary
 from promptguard.model.network import (
     MAX_WINDOWS,
     USER,
     WINDOW,
+    Floats,
     Network,
+    Said,
     Window,
     WindowLogits,
     WordPairs,
@@ -35,6 +44,7 @@ from promptguard.model.network import (
     shown_from,
 )
 from promptguard.model.reading import (
+    GLOSS,
     QUICK,
     THOROUGH,
     ContextReading,
@@ -59,6 +69,30 @@ class _Tokens:
     offsets: list[tuple[int, int]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """What is loaded; the networks load themselves when they are first asked."""
+
+    tokenizer: Any
+    pairs: WordPairs
+    quick: Network
+    thorough: Network | None
+    glossary: Glossary | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A text as the quick reader sees it, window by window, and what both readers say of it."""
+
+    tokens: _Tokens
+    windows: list[list[int]]
+    vector: Vector
+    attack: Floats
+    worst: int
+    quick: Floats
+    further: Floats | None
+
+
 class Readers:
     """The shipped readers. Load on first use; safe to share between threads; deterministic."""
 
@@ -66,7 +100,7 @@ class Readers:
         self._artifact = artifact
         self._threads = threads
         self._lock = threading.Lock()
-        self._opened: tuple[Any, WordPairs, Network, Network | None] | None = None
+        self._opened: _Opened | None = None
 
     @property
     def artifact(self) -> Artifact:
@@ -93,17 +127,18 @@ class Readers:
         kept = talk[-CONTEXT_MESSAGES:]
         said = [(m.role.value, self._tokens(m.content).ids) for m in kept]
         opening = self._tokens(system).ids if system else []
-        window = context_window(said, opening)
-        logits, further = self._run([window], [0], thorough)
-        turn, session = self._blended(
-            ("turn", "session"), logits[0].context, None if further is None else further.context
-        )
+        quick, further = self._talk(said, opening, thorough)
+        glossed = self._glossed_talk(kept, said)
+        if glossed is not None:
+            other = self._talk(glossed, opening, thorough)
+            quick, further = self._mixed(quick, other[0]), self._mixed(further, other[1])
+        turn, session = self._blended(("turn", "session"), quick, further)
         return ContextReading(
             turn=turn,
             session=session,
             turns=sum(m.role is Role.USER for m in kept),
             is_truncated=shown_from(said, opening) > 0 or len(kept) < len(talk),
-            readers=_asked(further),
+            readers=_asked(further, is_glossed=glossed is not None),
         )
 
     def read_documents(
@@ -116,27 +151,21 @@ class Readers:
     def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """Return the unit vector of each text's first window."""
         first = [message_windows(self._tokens(text).ids)[0] for text in texts]
-        quick = self._open()[2]
+        quick = self._open().quick
         return tuple(out.vector for out in quick.run([_spoken(ids) for ids in first]))
 
     def _message(self, text: str, thorough: bool) -> MessageReading:
-        tokens = self._tokens(text)
-        windows = message_windows(tokens.ids)
-        pairs = self._open()[1]
-        quick = self._open()[2].run([_spoken(ids) for ids in windows])
-        logits = np.stack([out.message for out in quick])
-        logits = logits + np.stack([pairs.logits(ids[1:-1]) for ids in windows])
-        worst = int(logits[:, 0].argmax())
-        # Of a long text the thorough reader, many times slower, reads the worst window only.
-        further = self._further(_spoken(windows[worst]), thorough)
-        # Over all windows, because an injection hides in one of them.
-        highest = logits.max(axis=0)
-        attack, manipulative, extractive, harmful = self._blended(
-            MESSAGE_OUTPUTS, highest, None if further is None else further.message
-        )
+        read = self._read(text, thorough)
+        quick, further = read.quick, read.further
+        gloss = self._gloss(text)
+        if gloss is not None:
+            other = self._read(gloss, thorough)
+            quick, further = self._mixed(quick, other.quick), self._mixed(further, other.further)
+        attack, manipulative, extractive, harmful = self._blended(MESSAGE_OUTPUTS, quick, further)
         alone = self.artifact.manifest.calibration["attack"].alone
-        each = alone.probabilities(logits[:, 0])
-        start, end = self._place(tokens, windows, worst)
+        each = alone.probabilities(read.attack)
+        ids = read.tokens.ids
+        start, end = self._place(read.tokens, read.windows, read.worst)
         return MessageReading(
             attack=attack,
             manipulative=manipulative,
@@ -144,18 +173,71 @@ class Readers:
             harmful=harmful,
             windows=len(each),
             disagreement=max(each) - min(each),
-            familiarity=1.0 - tokens.ids.count(UNKNOWN) / len(tokens.ids) if tokens.ids else 1.0,
-            is_truncated=is_cut(len(tokens.ids)) or len(text) > MAX_CHARS,
+            familiarity=1.0 - ids.count(UNKNOWN) / len(ids) if ids else 1.0,
+            is_truncated=is_cut(len(ids)) or len(text) > MAX_CHARS,
             start=start,
             end=end,
-            embedding=quick[0].vector,
-            readers=_asked(further),
+            embedding=read.vector,
+            readers=_asked(read.further, is_glossed=gloss is not None),
         )
+
+    def _read(self, text: str, thorough: bool) -> _Read:
+        tokens = self._tokens(text)
+        windows = message_windows(tokens.ids)
+        opened = self._open()
+        quick = opened.quick.run([_spoken(ids) for ids in windows])
+        logits = np.stack([out.message for out in quick])
+        logits = logits + np.stack([opened.pairs.logits(ids[1:-1]) for ids in windows])
+        worst = int(logits[:, 0].argmax())
+        # Of a long text the thorough reader, many times slower, reads the worst window only.
+        further = self._further(_spoken(windows[worst]), thorough)
+        return _Read(
+            tokens=tokens,
+            windows=windows,
+            vector=quick[0].vector,
+            attack=logits[:, 0],
+            worst=worst,
+            # Over all windows, because an injection hides in one of them.
+            quick=logits.max(axis=0),
+            further=None if further is None else further.message,
+        )
+
+    def _talk(
+        self, said: Said, opening: Sequence[int], thorough: bool
+    ) -> tuple[Floats, Floats | None]:
+        quick, further = self._run(context_window(said, opening), thorough)
+        return quick.context, None if further is None else further.context
+
+    def _gloss(self, text: str) -> str | None:
+        glossary = self._open().glossary
+        return None if glossary is None else glossary.gloss(text[:MAX_CHARS])
+
+    def _glossed_talk(self, talk: Sequence[Message], said: Said) -> Said | None:
+        """Return the talk with the user's turns glossed, None where none of them is."""
+        glosses = [self._gloss(m.content) if m.role is Role.USER else None for m in talk]
+        if not any(glosses):
+            return None
+        return [
+            (role, ids if gloss is None else self._tokens(gloss).ids)
+            for (role, ids), gloss in zip(said, glosses, strict=True)
+        ]
+
+    @overload
+    def _mixed(self, own: Floats, gloss: Floats | None) -> Floats: ...
+    @overload
+    def _mixed(self, own: None, gloss: Floats | None) -> None: ...
+    def _mixed(self, own: Floats | None, gloss: Floats | None) -> Floats | None:
+        if own is None or gloss is None:
+            return own
+        blend = self.artifact.manifest.gloss
+        assert blend is not None  # without one there is no glossary
+        share, scale = np.float32(blend.share), np.float32(blend.scale)
+        return scale * ((1 - share) * own + share * gloss)
 
     def _document(self, task: list[int], text: str, thorough: bool) -> DocumentReading:
         tokens = self._tokens(text)
         windows = document_windows(task, tokens.ids)
-        quick = [out.document for out in self._open()[2].run(windows)]
+        quick = [out.document for out in self._open().quick.run(windows)]
         worst = int(np.argmax(quick))
         further = self._further(windows[worst], thorough)
         word = None if further is None else (further.document,)
@@ -182,15 +264,13 @@ class Readers:
         begin = next((i for i in range(max(0, last) + 1) if tokens.ids[i : i + 12] == body[:12]), 0)
         return tokens.offsets[begin][0], tokens.offsets[min(begin + size, len(tokens.ids)) - 1][1]
 
-    def _run(
-        self, windows: list[Window], chosen: list[int], thorough: bool
-    ) -> tuple[list[WindowLogits], WindowLogits | None]:
-        quick = self._open()[2].run(windows)
-        return quick, self._further(windows[chosen[0]], thorough)
+    def _run(self, window: Window, thorough: bool) -> tuple[WindowLogits, WindowLogits | None]:
+        (quick,) = self._open().quick.run([window])
+        return quick, self._further(window, thorough)
 
     def _further(self, window: Window, thorough: bool) -> WindowLogits | None:
         """Return the thorough reader's logits for one window, where it is asked and installed."""
-        reader = self._open()[3]
+        reader = self._open().thorough
         return reader.run([window])[0] if thorough and reader is not None else None
 
     def _blended(
@@ -200,7 +280,7 @@ class Readers:
         return calibrated([fitted[name] for name in names], quick, further)
 
     def _tokens(self, text: str) -> _Tokens:
-        tokenizer = self._open()[0]
+        tokenizer = self._open().tokenizer
         if len(text) > MAX_CHARS:
             text = text[: MAX_CHARS // 2] + " " + text[-MAX_CHARS // 2 :]
         # The tokenizer takes UTF-8, which has no form for half a surrogate pair.
@@ -208,7 +288,7 @@ class Readers:
         encoded = tokenizer.encode(clean, add_special_tokens=False)
         return _Tokens(ids=encoded.ids, offsets=encoded.offsets)
 
-    def _open(self) -> tuple[Any, WordPairs, Network, Network | None]:
+    def _open(self) -> _Opened:
         if self._opened is None:
             with self._lock:
                 # Another thread may have opened them while this one waited for the lock.
@@ -227,16 +307,19 @@ def _spoken(ids: list[int]) -> Window:
     return ids, [USER] * len(ids)
 
 
-def _asked(further: WindowLogits | None) -> tuple[str, ...]:
-    return (QUICK,) if further is None else (QUICK, THOROUGH)
+def _asked(further: object | None, *, is_glossed: bool = False) -> tuple[str, ...]:
+    asked = (QUICK,) if further is None else (QUICK, THOROUGH)
+    return (*asked, GLOSS) if is_glossed else asked
 
 
-def _open(artifact: Artifact, threads: int) -> tuple[Any, WordPairs, Network, Network | None]:
+def _open(artifact: Artifact, threads: int) -> _Opened:
     from tokenizers import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_file(str(artifact.checked("tokenizer.json")))
         pairs = load_word_pairs(artifact.checked("word_pairs.npz"))
+        is_glossed = artifact.manifest.gloss is not None
+        glossary = load_glossary(artifact.checked(GLOSSARY)) if is_glossed else None
     except ModelError:
         raise
     except Exception as error:  # the libraries raise their own, undocumented types
@@ -256,7 +339,9 @@ def _open(artifact: Artifact, threads: int) -> tuple[Any, WordPairs, Network, Ne
         thorough = Network(
             partial(artifact.checked, "thorough.onnx"), weights=packed, threads=threads
         )
-    return tokenizer, pairs, quick, thorough
+    return _Opened(
+        tokenizer=tokenizer, pairs=pairs, quick=quick, thorough=thorough, glossary=glossary
+    )
 
 
 __all__ = ["MAX_CHARS", "MAX_WINDOWS", "WINDOW", "Readers", "shared_readers"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from promptguard.vector import Vector
 
-QUICK, THOROUGH = "quick", "thorough"
+QUICK, THOROUGH, GLOSS = "quick", "thorough", "gloss"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

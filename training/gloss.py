@@ -1,0 +1,173 @@
+"""Step 1c: English for the words of 22 languages, as the readers are shown it beside the text.
+
+    python -m training.gloss DATA/parallel.jsonl.gz src/promptguard/data/model/gloss.npz
+
+Words are tied by IBM's first translation model in both directions, as in `training.glossary`; each
+word of another language gets the English word it is tied to most. Hazards are rare in everyday
+sentence pairs: the single words of the shipped concept lists stand for an English word of their
+concept. Of Chinese, Japanese and Thai, which are written without spaces, runs of a few characters
+take the place of words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from promptguard.model.gloss import UNSPACED, hash_of, runs_of, words_of
+from training.glossary import concept_terms, translation_shares
+from training.records import read
+
+PAIRS, LONGEST = 60_000, 22  # sentence pairs of a language, words of a sentence
+MOST = 24_000  # words of a language, the most frequent ones
+LEAST_COUNT = 2
+# Added to p(other | English), so that a rare form of a word is still tied to its English one.
+FLOOR = 0.02
+# Of a language without spaces: pairs, characters of a sentence, and how often a unit must occur.
+UNSPACED_PAIRS, UNSPACED_LONGEST, UNSPACED_COUNT = 30_000, 40, 6
+# A unit that mostly stands within one longer unit is a fragment of it.
+FRAGMENT = 0.9
+# Vietnamese writes a space after each syllable: two of them are mostly one word.
+SYLLABIC, PAIR_COUNT = {"vi"}, 4
+Split = Callable[[str], list[str]]
+
+
+def grams_of(text: str, longest: int) -> list[str]:
+    """Return all runs of up to `longest` characters, each once; other words as they are."""
+    found: dict[str, None] = {}
+    for run, is_unspaced in runs_of(text):
+        if is_unspaced:
+            for size in range(1, longest + 1):
+                found |= dict.fromkeys(run[at : at + size] for at in range(len(run) - size + 1))
+        else:
+            found |= dict.fromkeys(words_of(run))
+    return list(found)
+
+
+def splitter_of(texts: Iterable[str], longest: int) -> Split:
+    """Return what cuts a text of a language without spaces into units that are common in it."""
+    counts = Counter(gram for text in texts for gram in grams_of(text, longest))
+    within: dict[str, int] = {}
+    for gram, count in counts.items():
+        for part in (gram[1:], gram[:-1]):
+            within[part] = max(within.get(part, 0), count)
+    kept = {
+        gram
+        for gram, count in counts.items()
+        if count >= UNSPACED_COUNT and within.get(gram, 0) < FRAGMENT * count
+    }
+    return lambda text: [gram for gram in grams_of(text, longest) if gram in kept]
+
+
+def distinct_words(text: str) -> list[str]:
+    """Return the words of a text, each once."""
+    return list(dict.fromkeys(words_of(text)))
+
+
+def syllable_splitter(texts: Iterable[str]) -> Split:
+    """Return what cuts a text into words and into the pairs of words that are common."""
+    counts = Counter(pair for text in texts for pair in set(pairwise(words_of(text))))
+
+    def split(text: str) -> list[str]:
+        found = pairwise(words_of(text))
+        common = [" ".join(pair) for pair in found if counts[pair] >= PAIR_COUNT]
+        return list(dict.fromkeys([*words_of(text), *common]))
+
+    return split
+
+
+def tied(
+    pairs: Iterable[tuple[str, str]], split: Split = distinct_words, longest: int = LONGEST
+) -> dict[str, str]:
+    """Return the English word of each word of a language, or of each unit that `split` finds."""
+    english: dict[str, int] = {}
+    other: dict[str, int] = {}
+    source, target, sentence = [], [], []
+    seen: Counter[str] = Counter()
+    for index, (left, right) in enumerate(pairs):
+        ours, theirs = distinct_words(left), split(right)
+        if not ours or not theirs or len(ours) > LONGEST or len(theirs) > longest:
+            continue
+        seen.update(theirs)
+        for a in ours:
+            for b in theirs:
+                source.append(english.setdefault(a, len(english)))
+                target.append(other.setdefault(b, len(other)))
+                sentence.append(index)
+    rows, columns, sentences = np.array(source), np.array(target), np.array(sentence)
+    forth = translation_shares(rows, columns, sentences)
+    back = translation_shares(columns, rows, sentences)
+    names, theirs_by_id = list(english), list(other)
+    best: dict[str, tuple[float, str]] = {}
+    for (b, a), share in back.items():
+        word, tie = theirs_by_id[b], share * (forth.get((a, b), 0.0) + FLOOR)
+        if seen[word] >= LEAST_COUNT and tie > best.get(word, (0.0, ""))[0]:
+            best[word] = (tie, names[a])
+    kept = sorted(best, key=lambda word: -seen[word])[:MOST]
+    return {word: best[word][1] for word in kept}
+
+
+def learned_of(lang: str, pairs: list[tuple[str, str]], rng: random.Random) -> dict[str, str]:
+    """Return what sentence pairs tie the words of a language to."""
+    if lang in SYLLABIC:
+        return tied(pairs, syllable_splitter(text for _, text in pairs), 2 * LONGEST)
+    if lang not in UNSPACED:
+        return tied(rng.sample(pairs, min(PAIRS, len(pairs))))
+    short = [pair for pair in pairs if len(pair[1]) <= UNSPACED_LONGEST]
+    chosen = rng.sample(short, min(UNSPACED_PAIRS, len(short)))
+    split = splitter_of([text for _, text in chosen], UNSPACED[lang])
+    return tied(chosen, split, UNSPACED_LONGEST * UNSPACED[lang])
+
+
+def hazards(lang: str) -> dict[str, str]:
+    """Return the single words of a language's concepts, each with an English one."""
+    english = {
+        name: next((t for t in terms if " " not in t and "*" not in t), None)
+        for name, terms in concept_terms("en").items()
+    }
+    return {
+        term.rstrip("*"): word
+        for name, terms in concept_terms(lang).items()
+        for term in terms
+        if (word := english.get(name))
+        and " " not in term
+        and len(term.rstrip("*")) >= (2 if lang in UNSPACED else 3)
+    }
+
+
+def main() -> None:
+    """Learn and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parallel", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    pairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for row in read(options.parallel):
+        pairs[row["lang"]].append((row["en"], row["text"]))
+    rng = random.Random(0)
+    tables = {}
+    for lang in sorted(pairs):
+        learned = learned_of(lang, pairs[lang], rng)
+        # What the sentence pairs say of a word is nearer than its concept.
+        tables[lang] = hazards(lang) | learned
+        print(f"{lang}: {len(tables[lang])} words", flush=True)
+    english = sorted({word for table in tables.values() for word in table.values()})
+    place = {word: index for index, word in enumerate(english)}
+    arrays = {"english": np.frombuffer("\n".join(english).encode(), dtype=np.uint8)}
+    for lang, table in tables.items():
+        by_hash = {hash_of(word): place[meaning] for word, meaning in table.items()}
+        hashes = np.array(sorted(by_hash), dtype=np.uint32)
+        arrays[f"{lang}.steps"] = np.diff(hashes, prepend=np.uint32(0)).astype(np.uint32)
+        arrays[f"{lang}.english"] = np.array([by_hash[int(h)] for h in hashes], dtype=np.uint16)
+    np.savez_compressed(options.out, **arrays)
+    print(f"{len(english)} English words, {options.out.stat().st_size / 2**20:.2f} MiB")
+
+
+if __name__ == "__main__":
+    main()
