@@ -24,7 +24,7 @@ from promptguard.state import SessionState
 from promptguard.text.read import TextViews, read_text
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.input import TurnInput
-from promptguard.turns.labels import labels_of
+from promptguard.turns.labels import WORTH_SHOWING, labels_of
 from promptguard.turns.result import remember, with_verdict
 from promptguard.turns.segments import SEGMENT_CHARS, riskiest_segments
 from promptguard.turns.system_prompt import focused, rules_of
@@ -250,7 +250,11 @@ class TurnJudge:
             weights=self.weights,
             policy=self.config.policy,
         )
-        tags, spans = labels_of(ctx, weighed.own_risk, findings)
+        # An ordinary turn, as most are, has neither tags nor telling words.
+        is_ordinary = max(ctx.message_risk, weighed.own_risk) < WORTH_SHOWING and not (
+            findings or ctx.fil.violated or ctx.history_rewritten
+        )
+        tags, spans = ((), ()) if is_ordinary else labels_of(ctx, weighed.own_risk, findings)
         verdict = Verdict(
             turn=ctx.turn,
             action=weighed.action,

@@ -17,7 +17,7 @@ from promptguard.verdict import Action, ContentFinding, Span
 MAX_TAGS = 3
 MAX_SPANS = 12
 _TELLING = ("hazard.", "intent.", "evasion.", "protected.")
-_WORTH_SHOWING = 0.2
+WORTH_SHOWING = 0.2
 _LIKELY = 0.5
 
 INJECTION, LEAKAGE = "LLM01", "LLM07"
@@ -112,7 +112,7 @@ def _attacks(ctx: TurnContext) -> set[str]:
 
 def spans_of(ctx: TurnContext) -> tuple[Span, ...]:
     """Return the characters of the original text that name something telling, in order."""
-    if ctx.message_risk < _WORTH_SHOWING and not ctx.fil.violated:
+    if ctx.message_risk < WORTH_SHOWING and not ctx.fil.violated:
         return ()
     return telling_spans(ctx.text, ctx.concepts)
 
