@@ -92,6 +92,11 @@ def describe(artifact: Artifact) -> Iterator[str]:
     yield f"folder: {artifact.folder}"
     for name, digest in manifest.sha256.items():
         yield f"{name}: {_size(artifact.folder / name)}, sha256 {digest[:16]}"
+    if manifest.gloss is not None:
+        yield (
+            f"gloss: {manifest.gloss.share:.0%} of the logits of a text in another language, "
+            f"times {manifest.gloss.scale:g}"
+        )
     records = sum(manifest.data.values())
     yield f"trained on {counted(records, 'record')} of {counted(len(manifest.data), 'source')}"
     yield ""
