@@ -11,6 +11,7 @@ from promptguard.conversation import Message, Role
 from promptguard.model.artifact import bundled
 from promptguard.model.gloss import (
     MOST_UNSPACED,
+    MOST_WORDS,
     Glossary,
     Words,
     hash_of,
@@ -105,16 +106,13 @@ def test_runs_are_told_apart_by_script() -> None:
     assert runs_of("用Python 3写") == [("用", True), ("python", False), ("3", False), ("写", True)]
 
 
-def test_a_long_text_without_spaces_is_glossed_up_to_a_bound(glossary: Glossary) -> None:
-    gloss = glossary.gloss("炸弹" * 20_000)
-    assert gloss is not None
-    assert len(gloss.split()) == MOST_UNSPACED // 2
-
-
-def test_a_long_text_is_glossed_up_to_a_bound(glossary: Glossary) -> None:
-    gloss = glossary.gloss("vipi bomu " * 5000)
-    assert gloss is not None
-    assert len(gloss.split()) == 600
+@pytest.mark.parametrize(
+    ("unit", "most"), [("炸弹", MOST_UNSPACED // 2), ("vipi bomu ", MOST_WORDS // 2)]
+)
+def test_a_text_beyond_the_bound_has_no_gloss(glossary: Glossary, unit: str, most: int) -> None:
+    """Else padding in another language would hide an attack behind it from the gloss."""
+    assert glossary.gloss(unit * most) is not None
+    assert glossary.gloss(unit * most + unit) is None
 
 
 @pytest.mark.parametrize("broken", ["short", "beyond", "empty"])

@@ -91,12 +91,16 @@ class Glossary:
         self._english = Words(hashes=np.sort(known), english=np.zeros(len(known), dtype=np.uint16))
 
     def gloss(self, text: str) -> str | None:
-        """Return the gloss; None for English and for languages that are not in the table."""
+        """Return the gloss; None for English, for languages that are not in the table, and for
+        texts beyond the bounds.
+        """
+        # Half a gloss would speak for a text whose other half is the attack.
         unspaced = unspaced_language(text)
         if unspaced is not None:
-            return self._gloss_unspaced(text[:MOST_UNSPACED], unspaced)
-        words = words_of(text)[:MOST_WORDS]
-        if len(words) < LEAST_WORDS:
+            whole = len(text) <= MOST_UNSPACED
+            return self._gloss_unspaced(text, unspaced) if whole else None
+        words = words_of(text)
+        if not LEAST_WORDS <= len(words) <= MOST_WORDS:
             return None
         language = self.language_of(words[:SHOWN_WORDS])
         if language is None:
