@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from promptguard.model.gloss import UNSPACED, hash_of, runs_of, words_of
-from training.glossary import concept_terms, translation_shares
+from training.glossary import concept_terms, distinct_words, ties_of
 from training.records import read
 
 PAIRS, LONGEST = 60_000, 22  # sentence pairs of a language, words of a sentence
@@ -65,11 +65,6 @@ def splitter_of(texts: Iterable[str], longest: int) -> Split:
     return lambda text: [gram for gram in grams_of(text, longest) if gram in kept]
 
 
-def distinct_words(text: str) -> list[str]:
-    """Return the words of a text, each once."""
-    return list(dict.fromkeys(words_of(text)))
-
-
 def syllable_splitter(texts: Iterable[str]) -> Split:
     """Return what cuts a text into words and into the pairs of words that are common."""
     counts = Counter(pair for text in texts for pair in set(pairwise(words_of(text))))
@@ -86,30 +81,14 @@ def tied(
     pairs: Iterable[tuple[str, str]], split: Split = distinct_words, longest: int = LONGEST
 ) -> dict[str, str]:
     """Return the English word of each word of a language, or of each unit that `split` finds."""
-    english: dict[str, int] = {}
-    other: dict[str, int] = {}
-    source, target, sentence = [], [], []
-    seen: Counter[str] = Counter()
-    for index, (left, right) in enumerate(pairs):
-        ours, theirs = distinct_words(left), split(right)
-        if not ours or not theirs or len(ours) > LONGEST or len(theirs) > longest:
-            continue
-        seen.update(theirs)
-        for a in ours:
-            for b in theirs:
-                source.append(english.setdefault(a, len(english)))
-                target.append(other.setdefault(b, len(other)))
-                sentence.append(index)
-    rows, columns, sentences = np.array(source), np.array(target), np.array(sentence)
-    forth = translation_shares(rows, columns, sentences)
-    back = translation_shares(columns, rows, sentences)
-    names, theirs_by_id = list(english), list(other)
+    parts = ((distinct_words(left), split(right)) for left, right in pairs)
+    ties = ties_of((a, b) for a, b in parts if a and b and len(a) <= LONGEST and len(b) <= longest)
     best: dict[str, tuple[float, str]] = {}
-    for (b, a), share in back.items():
-        word, tie = theirs_by_id[b], share * (forth.get((a, b), 0.0) + FLOOR)
-        if seen[word] >= LEAST_COUNT and tie > best.get(word, (0.0, ""))[0]:
-            best[word] = (tie, names[a])
-    kept = sorted(best, key=lambda word: -seen[word])[:MOST]
+    for (b, a), share in ties.back.items():
+        word, tie = ties.other[b], share * (ties.forth.get((a, b), 0.0) + FLOOR)
+        if ties.seen_other[word] >= LEAST_COUNT and tie > best.get(word, (0.0, ""))[0]:
+            best[word] = (tie, ties.english[a])
+    kept = sorted(best, key=lambda word: -ties.seen_other[word])[:MOST]
     return {word: best[word][1] for word in kept}
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from promptguard.model.gloss import words_of
 from training.records import read
 
 PAIRS, LONGEST = 45_000, 18  # sentence pairs of a language, words of a sentence
@@ -31,15 +32,14 @@ ROUNDS, LEAST_COUNT = 6, 3
 LEAST_TIE = 0.08  # p(other | English) * p(English | other)
 FORMS = 4  # of one word, by likelihood
 UNSPACED = {"zh", "ja", "th"}  # words cannot be told by spaces
-PUNCTUATION = "".join(map(chr, range(33, 48))) + ":;<=>?@[\\]^_`{|}~“”‘’«»„…–—،؛؟।॥·¿¡"
 WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
 LEAST_STEM = 4
 Entries = dict[str, list[tuple[str, float]]]
 
 
-def words_of(text: str) -> list[str]:
+def distinct_words(text: str) -> list[str]:
     """Return the words of a text in small letters, each once."""
-    return list(dict.fromkeys(filter(None, (w.strip(PUNCTUATION) for w in text.lower().split()))))
+    return list(dict.fromkeys(words_of(text)))
 
 
 def translation_shares(
@@ -62,32 +62,54 @@ def translation_shares(
     return dict(zip(tied, shares[kept].tolist(), strict=True))
 
 
-def learned(pairs: Iterable[tuple[str, str]]) -> Entries:
-    """Return the words of one language for each English word."""
+@dataclass(frozen=True)
+class Ties:
+    """How the words of two languages are tied in sentence pairs, both ways, by index."""
+
+    english: list[str]
+    other: list[str]
+    forth: dict[tuple[int, int], float]
+    back: dict[tuple[int, int], float]
+    seen_english: Counter[str]
+    seen_other: Counter[str]
+
+
+def ties_of(sentences: Iterable[tuple[list[str], list[str]]]) -> Ties:
+    """Return the ties of sentence pairs that are given as the words of either side."""
     english: dict[str, int] = {}
     other: dict[str, int] = {}
     source, target, sentence = [], [], []
-    seen: Counter[str] = Counter()
-    for index, (left, right) in enumerate(pairs):
-        ours, theirs = words_of(left), words_of(right)
-        if not ours or not theirs or max(len(ours), len(theirs)) > LONGEST:
-            continue
-        seen.update(ours)
+    seen: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for index, (ours, theirs) in enumerate(sentences):
+        seen[0].update(ours)
+        seen[1].update(theirs)
         for a in ours:
             for b in theirs:
                 source.append(english.setdefault(a, len(english)))
                 target.append(other.setdefault(b, len(other)))
                 sentence.append(index)
-    rows, columns, sentences = np.array(source), np.array(target), np.array(sentence)
-    forth = translation_shares(rows, columns, sentences)
-    back = translation_shares(columns, rows, sentences)
-    names, theirs_by_id = list(english), list(other)
+    rows, columns, places = np.array(source), np.array(target), np.array(sentence)
+    return Ties(
+        english=list(english),
+        other=list(other),
+        forth=translation_shares(rows, columns, places),
+        back=translation_shares(columns, rows, places),
+        seen_english=seen[0],
+        seen_other=seen[1],
+    )
+
+
+def learned(pairs: Iterable[tuple[str, str]]) -> Entries:
+    """Return the words of one language for each English word."""
+    split = ((distinct_words(left), distinct_words(right)) for left, right in pairs)
+    ties = ties_of((a, b) for a, b in split if a and b and max(len(a), len(b)) <= LONGEST)
     found: Entries = defaultdict(list)
-    for (a, b), share in forth.items():
-        tie = share * back.get((b, a), 0.0)
+    for (a, b), share in ties.forth.items():
+        word, meaning = ties.english[a], ties.other[b]
+        tie = share * ties.back.get((b, a), 0.0)
         # A word that is the same in both languages would replace nothing.
-        if tie >= LEAST_TIE and seen[names[a]] >= LEAST_COUNT and names[a] != theirs_by_id[b]:
-            found[names[a]].append((theirs_by_id[b], round(tie, 3)))
+        if tie >= LEAST_TIE and ties.seen_english[word] >= LEAST_COUNT and word != meaning:
+            found[word].append((meaning, round(tie, 3)))
     return {word: sorted(entries, key=lambda e: -e[1])[:FORMS] for word, entries in found.items()}
 
 
