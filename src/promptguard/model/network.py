@@ -40,6 +40,8 @@ CONTEXT, WITH_REPLIES = 256, 192
 # Of a reply a few tokens are enough: both readers judged talks better with 14 than with 44.
 SYSTEM_TOKENS, USER_TOKENS, ASSISTANT_TOKENS, LAST_TOKENS = 40, 48, 14, 80
 TASK_TOKENS = 32
+# Of two answers of an assistant and what was asked before each.
+ASKED_TOKENS, ANSWER_TOKENS = 32, 88
 USER, ASSISTANT, SYSTEM, TOOL = range(4)
 _SPEAKERS = {"user": USER, "assistant": ASSISTANT, "system": SYSTEM, "tool": TOOL}
 BUCKETS = 1 << 18
@@ -120,6 +122,22 @@ def document_windows(
         part = [*ids[starts[index] : starts[index] + body], SEP]
         windows.append(([*asked, *part], [USER] * len(asked) + [TOOL] * len(part)))
     return windows
+
+
+def answers_window(
+    asked: Sequence[int], earlier: Sequence[int], pressed: Sequence[int], later: Sequence[int]
+) -> Window:
+    """Lay two answers out in one window, each behind the user's message that it answers."""
+    tokens, speakers = [CLS], [USER]
+    for question, answer in ((asked, earlier), (pressed, later)):
+        for who, ids, most in (
+            (USER, question, ASKED_TOKENS),
+            (ASSISTANT, answer, ANSWER_TOKENS),
+        ):
+            part = [*shorten(ids, most), SEP]
+            tokens += part
+            speakers += [who] * len(part)
+    return tokens, speakers
 
 
 def shown_from(said: Said, system: Sequence[int] = ()) -> int:
