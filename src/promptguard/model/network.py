@@ -193,12 +193,16 @@ def _piece(said: Said, index: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowLogits:
-    """What a network says of one window: raw logits of every head, and a unit vector."""
+    """What a network says of one window: raw logits of every head, and a unit vector.
+
+    `reversal` is None where the network has no head for pairs of answers.
+    """
 
     message: Floats
     context: Floats
     document: float
     vector: Vector
+    reversal: float | None = None
 
 
 class Network:
@@ -253,9 +257,13 @@ class Network:
             "speakers": np.asarray([window[1]], dtype=np.int64),
             "mask": np.ones_like(ids),
         }
-        message, context, document, vector = self._load().run(None, inputs)
+        message, context, document, vector, *further = self._load().run(None, inputs)
         return WindowLogits(
-            message=message[0], context=context[0], document=float(document[0, 0]), vector=vector[0]
+            message=message[0],
+            context=context[0],
+            document=float(document[0, 0]),
+            vector=vector[0],
+            reversal=float(further[0][0, 0]) if further else None,
         )
 
     def _load(self) -> Any:
