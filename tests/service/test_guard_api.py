@@ -152,22 +152,6 @@ async def test_one_prompt_is_evaluated_in_layers(guarded) -> None:
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_input")
 
 
-async def test_the_rubric_answers_with_its_grounds(guarded) -> None:
-    """A reversed position without a word about the change."""
-    guard = await guarded()
-    said = [
-        {"role": "user", "content": "Is the museum open on Mondays?"},
-        assistant("Yes, the museum is open on Mondays."),
-        {"role": "user", "content": "Is the museum open on Mondays?"},
-        assistant("No, the museum is not open on Mondays."),
-    ]
-    found = (await guard.client.post("/v1/rubric", json={"messages": said})).json()
-    assert found["contradicts_itself"] is True
-    assert len(found["positions"]) == 2
-    bad = await guard.client.post("/v1/rubric", json={"messages": [{"role": "x"}]})
-    assert bad.status_code == 400
-
-
 async def test_sessions_are_listed_shown_and_explained(guarded) -> None:
     """Newest first, filtered by mode and name."""
     guard = await guarded()
