@@ -196,6 +196,32 @@ def test_errors_name_the_variable() -> None:
         load_settings(env={"PROMPTGUARD_SERVICE__HOST": "[1"})
 
 
+def test_no_error_quotes_the_file(tmp_path: Path) -> None:
+    """The line that is amiss may hold a password; its place is said instead."""
+    path = tmp_path / "a.yaml"
+    path.write_text("conversation:\n  store: postgresql://me:hunter2@db: x\n")
+    with pytest.raises(ConfigError, match="not valid YAML at line 2, column 36") as failed:
+        load_settings(path, {})
+    assert "hunter2" not in str(failed.value)
+    path.write_text("service: {upstream_key_env: *hunter2}\n")
+    with pytest.raises(ConfigError, match="not valid YAML at line 1") as failed:
+        load_settings(path, {})
+    assert "hunter2" not in str(failed.value)
+
+
+@pytest.mark.parametrize("value", ["2026-02-30", "0b_", "[" * 5000])
+def test_a_value_that_yaml_cannot_make_is_a_fault_of_the_settings(
+    tmp_path: Path, value: str
+) -> None:
+    """Such as a date that is none, in the file and in a variable."""
+    path = tmp_path / "a.yaml"
+    path.write_text(f"conversation: {{system_prompt: {value}}}\n")
+    with pytest.raises(ConfigError, match=r"a\.yaml is not valid YAML"):
+        load_settings(path, {})
+    with pytest.raises(ConfigError, match="SYSTEM_PROMPT is not a value that YAML can read"):
+        load_settings(env={"PROMPTGUARD_CONVERSATION__SYSTEM_PROMPT": value})
+
+
 def test_a_broken_project_file_of_someone_else_is_passed_over(tmp_path: Path) -> None:
     """It may not be ours; a missing name in our own file is."""
     (tmp_path / "pyproject.toml").write_text("[[[")

@@ -78,9 +78,9 @@ def _read_place(path: str | Path | None, folder: Path) -> Source:
 
 def _read_yaml(path: Path) -> Source:
     try:
-        body = yaml.safe_load(_text(path)) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}.") from None
+        body = _parsed(_text(path)) or {}
+    except ConfigError as error:
+        raise ConfigError(f"{path} is not valid YAML{error}.") from None
     if not isinstance(body, dict):
         raise ConfigError(f"{path} must hold a mapping of settings.")
     return Source(values=body, where=str(path), folder=path.parent)
@@ -107,6 +107,22 @@ def _text(path: Path) -> str:
         raise ConfigError(f"Cannot read the configuration {path}: {error}.") from None
 
 
+def _parsed(text: str) -> Any:
+    """Return what a YAML text says; ConfigError tells where it says nothing, quoting none of it."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        # The error's own words hold the line, in which a password may stand.
+        mark = error.problem_mark or error.context_mark
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"{place}; look for a colon, bracket or quote that is amiss") from None
+    except ValueError:
+        # What looks like a date or a number is made one, and 2026-02-30 is none.
+        raise ConfigError("; quote what looks like a date or a number and is none") from None
+    except (yaml.YAMLError, RecursionError):
+        raise ConfigError("") from None
+
+
 def _overridden(values: Mapping[str, Any], name: str, text: str) -> dict[str, Any]:
     """Return the settings with what one variable says; its value is written as in YAML."""
     path = name.removeprefix(PREFIX).lower().split("__")
@@ -114,8 +130,8 @@ def _overridden(values: Mapping[str, Any], name: str, text: str) -> dict[str, An
         known = ", ".join(f"{PREFIX}{section.upper()}__" for section in SECTIONS)
         raise ConfigError(f"{name} names no section; begin it with one of {known}.")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = _parsed(text)
+    except ConfigError:
         raise ConfigError(f"{name} is not a value that YAML can read; quote it.") from None
     _check_keys(value, (name,))
     return _put(values, path, value)

@@ -33,7 +33,8 @@ def topic_from(text: str, *, name: str) -> Topic:
     """Read a topic from YAML; raises DataError that names the file and the field."""
     try:
         body = yaml.safe_load(text)
-    except yaml.YAMLError:
+    # A date or number that is none raises what Python raises for it.
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise DataError(f"{name} is not valid YAML.") from None
     if not isinstance(body, Mapping):
         raise DataError(f"{name} must hold a mapping with {', '.join(sorted(_FIELDS))}.")
