@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from typing import Any
 
@@ -74,6 +75,15 @@ async def test_a_poisoned_document_is_replaced_in_its_tag(role: str) -> None:
         f'Cite <source id>.\n<source id="0" name="n">{CLEAN}</source>\n'
         f'<source id="1" name="n">{STRIPPED}</source>\n\n{HARMLESS}'
     )
+
+
+async def test_tags_that_are_never_closed_take_no_time_by_their_number() -> None:
+    """A message of the largest size would else hold up every chat of the program for a minute."""
+    asked = body(("user", "<source id=\n" * 80_000), ("assistant", ""), ("tool", CLEAN))
+    async with asyncio.timeout(5):
+        assert (await Filter().request(asked))["messages"] == asked["messages"]
+        # What holds up the event loop is noticed when it waits again.
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("messages", [[], [("system", "You help.")], [("assistant", "Hello.")]])

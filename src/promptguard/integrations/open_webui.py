@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from promptguard import AsyncGuard, ControllerConfig, with_notice, without_withheld
 
 # Retrieved documents stand in the question or the system prompt, each in a tag, the first at the
-# beginning of a line. All up to the last closing tag is taken:
-# a document may hold such tags itself.
-SOURCES = re.compile(r"^<source id=.*</source>", re.DOTALL | re.MULTILINE)
+# beginning of a line.
+FIRST_SOURCE = re.compile(r"^<source id=", re.MULTILINE)
+CLOSING_TAG = "</source>"
 # Each document is judged by itself: one poisoned must not take the others with it.
 NEXT_SOURCE = re.compile(r"(?<=</source>)(?=\s*<source\b)")
 OPENING_TAG = re.compile(r"\s*<source\b[^>]*>")
@@ -68,7 +68,7 @@ class Filter:
         # Earlier messages were judged with the turns that brought them.
         asked = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=0)
         # The user's own words, without the documents that were written into them.
-        task = SOURCES.sub("", _text(messages[asked].get("content"))) if messages else ""
+        task = _without_sources(_text(messages[asked].get("content"))) if messages else ""
         screened = [
             await self._screened(message, task)
             if i >= asked or message["role"] == "system"
@@ -112,16 +112,16 @@ class Filter:
         return await self._opened().screen(text, task)
 
     async def _documents(self, text: str, task: str) -> str:
-        found = SOURCES.search(text)
-        if found is None:
+        start, end = _sources_in(text)
+        if start == end:
             return text
-        kept = [await self._document(one, task) for one in NEXT_SOURCE.split(found.group())]
-        return text[: found.start()] + "".join(kept) + text[found.end() :]
+        kept = [await self._document(one, task) for one in NEXT_SOURCE.split(text[start:end])]
+        return text[:start] + "".join(kept) + text[end:]
 
     async def _document(self, text: str, task: str) -> str:
         tag = OPENING_TAG.match(text)
         opening = tag.group() if tag else ""
-        inner = text[len(opening) :].removesuffix("</source>")
+        inner = text[len(opening) :].removesuffix(CLOSING_TAG)
         return f"{opening}{await self._opened().screen(inner, task, 'document')}</source>"
 
     def _opened(self) -> AsyncGuard:
@@ -143,6 +143,22 @@ def _answered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for message, after in zip(messages, following, strict=True)
         if not message["role"] == after == "user"
     ]
+
+
+def _sources_in(text: str) -> tuple[int, int]:
+    """Return where documents begin and end; the same place twice where there are none."""
+    first = FIRST_SOURCE.search(text)
+    # All up to the last closing tag, since a document may hold such tags itself. Not in one
+    # pattern: that would look for the end anew from every line that opens a tag.
+    last = text.rfind(CLOSING_TAG)
+    if first is None or last < first.end():
+        return 0, 0
+    return first.start(), last + len(CLOSING_TAG)
+
+
+def _without_sources(text: str) -> str:
+    start, end = _sources_in(text)
+    return text[:start] + text[end:]
 
 
 def _text(content: object) -> str:
