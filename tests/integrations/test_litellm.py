@@ -91,6 +91,22 @@ async def test_two_keys_never_share_a_session(guardrail: GuardGuardrail) -> None
     assert result.state.profile.blocked == 0
 
 
+def test_two_keys_never_share_a_session_beside_metadata_of_the_clients() -> None:
+    """On Anthropic's route the proxy names the key in `litellm_metadata`; `metadata` is theirs."""
+
+    def named(key: str, **theirs: str) -> str | None:
+        ours = {"user_api_key_hash": key}
+        return session_of(
+            {"litellm_session_id": "same", "metadata": theirs, "litellm_metadata": ours}
+        )
+
+    seen = [named("k1", user_id="a"), named("k2", user_id="a")]
+    seen.append(named("k2", user_api_key_hash="k1"))
+    seen.append(session_of(request(key="k3", session="same")))
+    assert len(set(seen)) == 4
+    assert named("k1", user_id="a") == named("k1") == session_of(request(key="k1", session="same"))
+
+
 def test_a_scrubbed_header_names_no_session() -> None:
     """The proxy writes the same word for every user."""
     assert session_of(request(session="[present]")) is None

@@ -21,6 +21,7 @@ except ImportError as error:
 
 # What the proxy writes in place of header values that it does not pass on.
 _SCRUBBED = "[present]"
+_KEYS = ("user_api_key_hash", "user_api_key")
 
 
 class GuardGuardrail(CustomGuardrail):
@@ -116,20 +117,31 @@ def session_of(request_data: Mapping[str, Any]) -> str | None:
 
     Two keys, and two users of one key, never share a session, whatever name they give it.
     """
-    metadata = request_data.get("metadata") or request_data.get("litellm_metadata") or {}
+    # The proxy writes whose request it is into one of the two, by the route; on some routes the
+    # other is the client's own.
+    places = [
+        place
+        for name in ("metadata", "litellm_metadata")
+        if isinstance(place := request_data.get(name), Mapping)
+    ]
     named = (
         request_data.get("litellm_session_id")
-        or metadata.get("session_id")
+        or _first(places, "session_id")
         or request_data.get("session_id")
     )
     if not named or named == _SCRUBBED:
         return None
-    who = (
-        metadata.get("user_api_key_hash") or metadata.get("user_api_key") or "",
-        request_data.get("user") or metadata.get("user_api_key_end_user_id") or "",
-    )
+    # The keys of both: one that a client made up stands beside the real one, never in its place.
+    keys = [key for place in places if (key := _first([place], *_KEYS))]
+    user = request_data.get("user") or _first(places, "user_api_key_end_user_id")
     # As JSON, so that no name can be written to look like another caller's key and name.
-    return json.dumps([*map(str, who), str(named)])
+    return json.dumps([*map(str, keys or [""]), str(user), str(named)])
+
+
+def _first(places: Sequence[Mapping[str, Any]], *names: str) -> Any:
+    """Return the first value that is not empty, else an empty text."""
+    found = (place.get(name) for place in places for name in names)
+    return next((value for value in found if value), "")
 
 
 def _system(request_data: Mapping[str, Any]) -> str:
