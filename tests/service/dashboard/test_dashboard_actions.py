@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -80,6 +81,38 @@ async def test_the_playground_judges_blocks_and_explains() -> None:
         assert "Added by this turn" in chat.side.content
         await chat.on_message(sent({"not": "text"}))
         assert shown(chat.log) == log
+
+
+async def test_a_new_conversation_holds_nothing_of_the_one_before(monkeypatch) -> None:
+    """Nor of its messages that are still being judged, or wait for it, when the new one begins."""
+    async with open_page() as site:
+        chat = playground(site)
+        begun, go_on = asyncio.Event(), asyncio.Event()
+        judge = site.controller.judge_turn
+        judged: list[str] = []
+
+        async def held(session_id: str, *args: Any, **named: Any) -> Any:
+            judged.append(session_id)
+            begun.set()
+            await go_on.wait()
+            return await judge(session_id, *args, **named)
+
+        async def say(text: str) -> None:
+            # As NiceGUI calls what handles an event: within the page, in a task of its own.
+            with chat.log:
+                await chat.on_example(text)
+
+        monkeypatch.setattr(site.controller, "judge_turn", held)
+        before = chat.key.session_id
+        sending = [asyncio.ensure_future(say(text)) for text in (ATTACK, "Hello")]
+        async with asyncio.timeout(20):
+            await begun.wait()
+        await chat.on_new()
+        go_on.set()
+        await asyncio.gather(*sending)
+        assert judged == [before]
+        assert (shown(chat.log), chat.points) == ("", [])
+        assert "Nothing was said yet" in chat.side.content
 
 
 async def test_a_bundled_conversation_is_played_to_its_end() -> None:

@@ -164,6 +164,45 @@ async def test_a_long_message_of_the_playground_is_a_long_call() -> None:
         assert [lane for _, lane in child.done] == [Lane.LONG, Lane.HEAVY]
 
 
+async def test_a_further_turn_of_a_long_session_can_be_explained(monkeypatch) -> None:
+    """It is not explained by itself, and what stands there is of an earlier one."""
+    monkeypatch.setattr("promptguard.service.dashboard.session._EXPLAINED_AT_ONCE", 1)
+    async with open_page() as (site, context, _):
+        shown = await session_page(site, context)
+        await explained()
+        assert not shown.ask.visible
+        await site.controller.process_turn(KEY.session_id, "One more")
+        await shown.on_change(KEY)
+        assert "Turn 1" in shown.why.content
+        assert shown.ask.visible
+        await shown.on_explain()
+        await explained()
+        assert "Turn 2" in shown.why.content
+        assert not shown.ask.visible
+
+
+async def test_a_turn_saved_while_the_page_is_placed_is_shown(monkeypatch) -> None:
+    """It is news of the session already then, and there is nothing yet to show it in."""
+    async with open_page() as (site, context, _):
+        await site.controller.process_turn(KEY.session_id, "One")
+        state = await site.controller.store.load(KEY)
+        assert state is not None
+        page = SessionPage(context=context, visitor=visitor_in(context), frame=frame(), key=KEY)
+        news = asyncio.ensure_future(page.on_change(KEY))
+        labels = site.controller.store.labels
+
+        async def slow(key: SessionKey) -> Any:
+            await site.controller.process_turn(KEY.session_id, "Two")
+            return await labels(key)
+
+        monkeypatch.setattr(site.controller.store, "labels", slow)
+        await page.build(state)
+        async with asyncio.timeout(20):
+            await news
+        assert page.state.turn_count == 2
+        await explained()
+
+
 async def test_a_replay_of_a_page_ends_at_its_deadline(endless: Endless) -> None:
     """The page says so, and the computation stops."""
     async with open_page(heavy_timeout_s=0.2) as (site, context, _):

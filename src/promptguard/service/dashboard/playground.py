@@ -228,8 +228,10 @@ class Playground:
 
     async def _send(self, text: str, tools: tuple[str, ...], reply: str | None) -> bool:
         """Judge one message, show it and its verdict; False where that failed."""
+        # A new conversation may be begun at any time; what belongs to this one is not shown there.
+        key = self.key
         async with self.turn_taken:
-            if not self.visitor.may(Scope.GUARD):
+            if self.key != key or not self.visitor.may(Scope.GUARD):
                 return False
             with self.log:
                 said = raw(_message("user", "You", text, tools), classes="said")
@@ -240,16 +242,18 @@ class Playground:
                 lane = Lane.LONG if len(text) > LONG_BODY_BYTES else Lane.SHORT
                 async with self.context.calls.begin(self.visitor.principal, lane):
                     if self.answers and reply is None and not tools:
-                        result = await self._answered(text)
+                        result = await self._answered(key, text)
                     else:
-                        result = await self._judged(text, tools, reply)
+                        result = await self._judged(key, text, tools, reply)
+                if self.key != key:
+                    return False
                 verdict.content = str(_verdict_line(result, text))
                 said.content = str(_message("user", "You", text, tools, result.verdict.spans))
                 self._take(result)
                 # An explanation is a heavy call; in a row of blocked turns the first one is
                 # explained.
                 if result.is_blocked and not (self.is_playing and self.was_blocked):
-                    await self.work.run("explain", self._explain())
+                    await self.work.run("explain", self._explain(key))
                 self.was_blocked = result.is_blocked
             except PromptGuardError as error:
                 verdict.content = str(notice(str(error), "bad"))
@@ -258,27 +262,27 @@ class Playground:
                 self._scroll()
             return True
 
-    async def _judged(self, text: str, tools: tuple[str, ...], reply: str | None) -> TurnResult:
+    async def _judged(
+        self, key: SessionKey, text: str, tools: tuple[str, ...], reply: str | None
+    ) -> TurnResult:
         controller = self.context.controller
         turn = TurnInput(
             text=text,
             contents=tuple(Content(text=tool) for tool in tools),
             system=controller.config.system_prompt,
         )
-        result = await controller.judge_turn(self.key.session_id, turn, tenant=self.key.tenant)
+        result = await controller.judge_turn(key.session_id, turn, tenant=key.tenant)
         shown = result.reply if result.is_blocked else reply
         if reply is not None and not result.is_blocked:
             result = await controller.record_reply(result, reply)
-        if shown:
+        if shown and self.key == key:
             self._reply(shown, is_blocked=result.is_blocked)
         return result
 
-    async def _answered(self, text: str) -> TurnResult:
+    async def _answered(self, key: SessionKey, text: str) -> TurnResult:
         shown = self._reply("…", is_blocked=False)
         pieces: list[str] = []
-        stream = self.context.controller.stream_turn(
-            self.key.session_id, text, tenant=self.key.tenant
-        )
+        stream = self.context.controller.stream_turn(key.session_id, text, tenant=key.tenant)
         async for item in stream:
             if isinstance(item, TurnResult):
                 return item
@@ -291,14 +295,16 @@ class Playground:
             who = "Guard" if is_blocked else "Assistant"
             return raw(_message("assistant", who, text), classes="said")
 
-    async def _explain(self) -> None:
-        key = self.key
+    async def _explain(self, key: SessionKey) -> None:
         try:
             async with self.context.calls.begin(self.visitor.principal, Lane.HEAVY):
                 explained = await self.context.controller.explain(key.session_id, tenant=key.tenant)
         except PromptGuardError as error:
-            with self.log:
-                raw(notice(str(error), "bad"))
+            if self.key == key:
+                with self.log:
+                    raw(notice(str(error), "bad"))
+            return
+        if self.key != key:
             return
         explanation = explanation_view(key.session_id, explained)
         self.frame.say(f"Turn {explanation.verdict.turn} was blocked.")

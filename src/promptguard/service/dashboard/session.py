@@ -109,6 +109,7 @@ class SessionPage:
     work: PageWork = field(default_factory=PageWork)
     is_explaining: bool = False
     is_stale: bool = False
+    is_built: asyncio.Event = field(default_factory=asyncio.Event)
     head: ui.html = field(init=False)
     allow: AllowForm = field(init=False)
     chart: ui.html = field(init=False)
@@ -143,6 +144,7 @@ class SessionPage:
                 self._place_replay()
                 raw(render("session", "glossary"))
         await self.show(state)
+        self.is_built.set()
         if state.turn_count <= _EXPLAINED_AT_ONCE:
             self.explain_soon()
 
@@ -150,6 +152,7 @@ class SessionPage:
         """Show what was added to the session."""
         if key != self.key:
             return
+        await self.is_built.wait()
         state = await self.context.controller.store.load(key)
         if state is None:
             self.head.content = str(notice("This session was deleted.", "bad"))
@@ -160,6 +163,9 @@ class SessionPage:
             self.frame.say(f"Turn {state.turn_count}: {state.mode.name}.")
             if state.turn_count <= _EXPLAINED_AT_ONCE:
                 self.explain_soon()
+            else:
+                # What is explained is an earlier turn now.
+                self.ask.set_visibility(True)
 
     async def show(self, state: SessionState) -> None:
         """Show the session as it is now."""
