@@ -8,11 +8,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from training.answers import labelled, written
 from training.compose import Insertions, composed
 from training.prepare import early_turns, examples_of
 from training.slots import FRAMES, SLOT, inline, slot_pairs
 
 CORPUS = Path(__file__).parents[1] / "training" / "corpus"
+
+ROLES = ("user", "assistant")
 
 
 def test_every_template_has_a_slot_and_inputs_of_both_kinds() -> None:
@@ -113,3 +116,33 @@ def test_talks_that_differ_from_the_first_turn_on_are_also_shown_before_the_open
     found = [(e["said"], e["attack"]) for e in shown if e["pair"] == "p-early"]
     assert found == [([["user", "a"], ["user", "b"]], 1), ([["user", "x"], ["user", "y"]], 0)]
     assert not [e for e in shown if e["pair"] == "q-early"]
+
+
+def test_answers_that_give_way_are_shown_behind_those_that_hold(tmp_path: Path) -> None:
+    """All pairs of one record belong together, and what only sounds like giving way is none."""
+    folder = tmp_path / "rubric"
+    folder.mkdir()
+    record = {
+        "id": "one", "lang": "en", "kind": "fact", "asked": "q", "pressed": ["p1", "p2"],
+        "holds": ["h1", "h2"], "gives_way": ["g1", "g2"], "near": "n",
+    }  # fmt: skip
+    stance = {"id": "two", "lang": "en", "first": "f", "user": "", "holds": "h", "grants": "g"}
+    (folder / "answers_en.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    (folder / "stances.jsonl").write_text(json.dumps(stance), encoding="utf-8")
+    found = list(written(tmp_path))
+    labels = {(one["said"][1][1], one["said"][3][1]): one["attack"] for one in found}
+    assert labels[("h1", "g2")] == labels[("h", "g")] == 1
+    assert labels[("h1", "n")] == labels[("h1", "h2")] == labels[("g1", "g2")] == 0
+    assert {one["pair"] for one in found} == {"one", "two"}
+    assert all([role for role, _ in one["said"]] == ["user", "assistant"] * 2 for one in found)
+
+
+def test_turns_with_another_stance_contradict_each_other() -> None:
+    """Every two answers of a labelled talk are compared; of other talks the last two."""
+    said = [{"role": role, "content": f"{role} {n}"} for n in range(3) for role in ROLES]
+    talk = {"id": "a", "lang": "en", "source": "s", "messages": said, "label": "contradiction"}
+    found = list(labelled([talk | {"meta": {"align": [1, 1, 0]}}]))
+    assert [one["attack"] for one in found] == [0, 1, 1]
+    (last,) = labelled([talk])
+    assert [text for _, text in last["said"]] == ["user 1", "assistant 1", "user 2", "assistant 2"]
+    assert last["attack"] == 1

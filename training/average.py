@@ -30,7 +30,11 @@ def main() -> None:
     for name in SHAPES:
         old = restore(name, options.old).state_dict()
         new = torch.load(options.runs / f"{name}.pt", map_location="cpu")
-        mean = {key: (1 - share) * old[key] + share * new[key].float() for key in new}
+        mean = {
+            # A head that the old reader has not got is all zeros.
+            key: (1 - share) * old[key] + share * new[key].float() if old[key].any() else new[key]
+            for key in new
+        }
         torch.save({key: value.half() for key, value in mean.items()}, options.out / f"{name}.pt")
 
 

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from promptguard.model.network import (
     USER,
     Window,
+    answers_window,
     context_window,
     document_windows,
     message_windows,
@@ -30,6 +31,7 @@ WITHOUT_REPLIES = 0.4
 MIXED = 0.25  # of the English prompts are shown with words of another language
 GLOSSED = 0.3  # of the others are shown as their English gloss
 JOINED = 0.12  # of the messages stand before or after an innocent one: padding must not help
+TOLD = 4  # the most logits that a task has
 TALKS, MADE = 0.5, 0.35  # of the context examples; the rest are first turns
 FOLLOW_UPS = "authored_followups"
 Turns = list[tuple[str, list[int]]]
@@ -39,8 +41,9 @@ Turns = list[tuple[str, list[int]]]
 class Batch:
     """One batch: windows, whose rows they are, the targets, and the windows by length.
 
-    `lengths` are those of the windows in `order`: known here, they need not be fetched back from
-    the device, which would wait for all that it has still to do.
+    `told` is what the large teacher said, nan where it was not asked. `lengths` are those of the
+    windows in `order`: known here, they need not be fetched back from the device, which would wait
+    for all that it has still to do.
     """
 
     task: str
@@ -52,6 +55,7 @@ class Batch:
     session: Tensor
     kinds: Tensor
     pairs: Tensor
+    told: Tensor
     order: Tensor
     lengths: tuple[int, ...]
 
@@ -107,13 +111,14 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
     def __init__(self, rows: list[Row], size: int, authored_boost: float, seed: int) -> None:
         by_task = {
             task: [r for r in rows if r["task"] == task]
-            for task in ("message", "context", "document")
+            for task in ("message", "context", "document", "answers")
         }
         self.messages = Sampler(by_task["message"], authored_boost)
         talks = [r for r in by_task["context"] if is_talk(r)]
         self.talks = Sampler(talks, authored_boost)
         self.firsts = Sampler([r for r in by_task["context"] if not is_talk(r)], authored_boost)
         self.documents = Sampler(by_task["document"], authored_boost)
+        self.answers = Sampler(by_task["answers"], authored_boost)
         quiet = [r["ids"] for r in talks if not r["session"]]
         self.small_talk = [turns for turns in quiet if len(turns) > 2]
         self.replies = [
@@ -126,11 +131,16 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         self.innocent = [r["ids"] for r in by_task["message"] if not r["attack"]]
         self.size, self.seed = size, seed
 
-    def __iter__(self) -> Iterator[tuple[Batch, Batch, Batch]]:
+    def __iter__(self) -> Iterator[tuple[Batch, ...]]:
         worker = torch.utils.data.get_worker_info()
         rng = random.Random(self.seed * 1000 + (worker.id if worker else 0))
         while True:
-            yield self.message_batch(rng), self.context_batch(rng), self.document_batch(rng)
+            yield (
+                self.message_batch(rng),
+                self.context_batch(rng),
+                self.document_batch(rng),
+                self.answers_batch(rng),
+            )
 
     def message_batch(self, rng: random.Random) -> Batch:
         """Return a batch of messages, each in a few windows."""
@@ -156,6 +166,12 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
             windows = document_windows(task, ids, MOST_WINDOWS)
             found.append(windows if row["attack"] else some(windows, rng))
         return collate("document", rows, found)
+
+    def answers_batch(self, rng: random.Random) -> Batch:
+        """Return a batch of two answers each, the later of which may take back the earlier."""
+        rows = self.answers.draw(self.size // 6, rng)
+        windows = [[answers_window(*(ids for _, ids in row["ids"]))] for row in rows]
+        return collate("answers", rows, windows)
 
     def context_batch(self, rng: random.Random) -> Batch:
         """Return talks as they are, and attacks begun late, continued, or left behind."""
@@ -202,7 +218,8 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         turns: Turns = [*row["ids"]]
         for _ in range(rng.choice((1, 1, 2, 3))):
             turns += [("assistant", rng.choice(self.replies)), *rng.choice(self.innocent)]
-        return [({**row, "attack": 0, "session": row["attack"], "pair": None}, turns)]
+        left = {"attack": 0, "session": row["attack"], "pair": None, "told": None}
+        return [({**row, **left}, turns)]
 
 
 def is_talk(row: Row) -> bool:
@@ -258,12 +275,26 @@ def collate(task: str, rows: list[Row], found: list[list[Window]]) -> Batch:
         session=torch.tensor([float(row["session"]) for row in rows]),
         kinds=torch.tensor([row["kinds"] for row in rows], dtype=torch.float32),
         pairs=torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2),
+        told=torch.tensor([told_of(row, task) for row in rows], dtype=torch.float32),
         order=torch.tensor(order),
         lengths=tuple(len(flat[row][0]) for row in order),
     )
 
 
-def stream(rows: list[Row], options: Any, seed: int) -> Iterator[tuple[Batch, Batch, Batch]]:
+def told_of(row: Row, task: str) -> list[float]:
+    """Return what the large teacher said, as far as it was asked, in the order of a task's logits.
+
+    A message that was put into a talk serves an attack there as far as it is one by itself.
+    """
+    told = row.get("told")
+    if told is None:
+        return [math.nan] * TOLD
+    if task == "context" and row["task"] == "message":
+        return [told[0], told[0], *[math.nan] * (TOLD - 2)]
+    return [*told, *[math.nan] * (TOLD - len(told))]
+
+
+def stream(rows: list[Row], options: Any, seed: int) -> Iterator[tuple[Batch, ...]]:
     """Yield batches made by several processes."""
     torch.manual_seed(seed)
     batches = Batches(rows, options.batch, options.authored_boost, seed)

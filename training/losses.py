@@ -69,7 +69,7 @@ def best_windows(logits: Tensor, owner: Tensor, rows: int) -> Tensor:
 
 def task_logits(outputs: tuple[Tensor, ...], batch: Batch) -> Tensor:
     """Return the logits of a batch's task, one row per example; the first decides."""
-    head = {"message": 0, "context": 1, "document": 2}[batch.task]
+    head = {"message": 0, "context": 1, "document": 2, "answers": 4}[batch.task]
     return best_windows(outputs[head], batch.owner, len(batch.attack))
 
 
@@ -87,6 +87,17 @@ def label_loss(logits: Tensor, batch: Batch, margin: float) -> Tensor:
         gap = score[batch.pairs[:, 0]] - score[batch.pairs[:, 1]]
         loss = loss + margin * f.softplus(1.0 - gap).mean()
     return loss
+
+
+def told_loss(logits: Tensor, batch: Batch) -> Tensor:
+    """Return the distance to what the large teacher said of the examples that it has read."""
+    width = min(logits.shape[1], batch.told.shape[1])
+    told = batch.told[:, :width]
+    known = ~told.isnan()
+    if not known.any():
+        return logits.sum() * 0.0
+    wanted = told[known].sigmoid()
+    return f.binary_cross_entropy_with_logits(logits[:, :width][known], wanted)
 
 
 def distil_loss(student: Tensor, teacher: Tensor, batch: Batch, options: Any) -> Tensor:

@@ -1,7 +1,7 @@
-"""The networks: encoders with mean pooling and four heads, small (quick) and large (thorough).
+"""The networks: encoders with mean pooling and a head per task, small (quick) and large (thorough).
 
-Both read the same vocabulary and give the same outputs. The quick one is MiniLM-L6, the thorough
-one MPNet, which is also the quick one's teacher.
+Both read the same vocabulary. The quick one is MiniLM-L6; the thorough one is MPNet, which is also
+the quick one's teacher and the only one that compares two answers.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ class Shape:
     eps: float
     first_place: int
     is_relative: bool
+    compares_answers: bool
 
 
-QUICK = Shape(384, 6, 12, 1536, 1e-12, 0, False)
+QUICK = Shape(384, 6, 12, 1536, 1e-12, 0, is_relative=False, compares_answers=False)
 # MPNet counts places from 2 on, behind those it keeps for padding.
-THOROUGH = Shape(768, 12, 12, 3072, 1e-5, 2, True)
+THOROUGH = Shape(768, 12, 12, 3072, 1e-5, 2, is_relative=True, compares_answers=True)
 SHAPES = {"quick": QUICK, "thorough": THOROUGH}
 
 
@@ -87,6 +88,8 @@ class Network(nn.Module):
         self.message_head = nn.Linear(shape.hidden, len(OUTPUTS))
         self.context_head = nn.Linear(shape.hidden, 2)
         self.document_head = nn.Linear(shape.hidden, 1)
+        if shape.compares_answers:
+            self.reversal_head = nn.Linear(shape.hidden, 1)
 
     def pool(self, ids: Tensor, speakers: Tensor, mask: Tensor) -> Tensor:
         """Return the mean of the last states over the tokens that count."""
@@ -118,20 +121,22 @@ class Network(nn.Module):
         bucket = ahead + torch.where(size < exact, size, far)
         return self.distance(bucket).permute(2, 0, 1)[None]
 
-    def forward(
-        self, ids: Tensor, speakers: Tensor, mask: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(self, ids: Tensor, speakers: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         """Return logits of message (n, 4), context (n, 2) and document (n, 1), and unit vectors.
 
-        Context: the last turn serves an attack; an attack was seen at all.
+        Context: the last turn serves an attack; an attack was seen at all. The thorough reader adds
+        whether the second of two answers takes back the first (n, 1).
         """
         pooled = self.pool(ids, speakers, mask)
-        return (
+        outputs = (
             self.message_head(pooled),
             self.context_head(pooled),
             self.document_head(pooled),
             f.normalize(pooled, dim=-1),
         )
+        if self.shape.compares_answers:
+            outputs = (*outputs, self.reversal_head(pooled))
+        return outputs
 
 
 QUICK_PARTS = {
@@ -178,8 +183,9 @@ def load_base(folder: Path, name: str) -> Network:
     missing, unexpected = network.load_state_dict(state, strict=False)
     if unexpected or any("_head" not in name for name in missing):
         raise SystemExit(f"base weights do not fit: {missing} {unexpected}")
-    for head in (network.message_head, network.context_head, network.document_head):
-        nn.init.zeros_(head.bias)
+    for name, parameter in network.named_parameters():
+        if name.endswith("_head.bias"):
+            nn.init.zeros_(parameter)
     return network
 
 

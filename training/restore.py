@@ -14,13 +14,14 @@ import numpy as np
 import onnx
 import torch
 from onnx import NodeProto, numpy_helper
+from torch import nn
 
 from promptguard.model.packing import read_packed
 from training.network import SHAPES, Network
 
 Arrays = dict[str, np.ndarray]
 _LAYER = re.compile(r"/(layers\.\d+)/(\w+)(?:/rest)?/MatMul_output")
-_HEAD = re.compile(r"(message|context|document)_MatMul_output")
+_HEAD = re.compile(r"(message|context|document|reversal)_MatMul_output")
 
 
 def read_arrays(path: Path) -> tuple[onnx.ModelProto, Arrays]:
@@ -99,7 +100,13 @@ def restore(name: str, folder: Path) -> Network:
     model, arrays = read_arrays(folder / f"{name}.onnx")
     state = state_of(model, arrays, shape.hidden)
     network = Network(shape, state["words.weight"].shape[0])
-    network.load_state_dict(
-        {k: torch.from_numpy(np.array(v, dtype=np.float32)) for k, v in state.items()}
+    missing, unexpected = network.load_state_dict(
+        {k: torch.from_numpy(np.array(v, dtype=np.float32)) for k, v in state.items()},
+        strict=False,
     )
+    # Readers before 0.12.0 do not compare answers: that head begins untrained.
+    if unexpected or any("reversal_head" not in name for name in missing):
+        raise SystemExit(f"{folder} does not hold a whole {name} reader: {missing} {unexpected}")
+    for absent in missing:
+        nn.init.zeros_(network.get_parameter(absent))
     return network

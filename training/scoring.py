@@ -8,6 +8,7 @@ import torch
 from promptguard.model.network import (
     USER,
     Window,
+    answers_window,
     context_window,
     document_windows,
     message_windows,
@@ -18,12 +19,12 @@ from training.score import macro, matched
 from training.weighing import Row
 
 BATCH = 512
-MESSAGE, TURN, DOCUMENT, GLOSSED_MESSAGE, GLOSSED_TURN = range(5)
+MESSAGE, TURN, DOCUMENT, ANSWERS, GLOSSED_MESSAGE, GLOSSED_TURN = range(6)
 
 
 @torch.no_grad()
 def logits_of(network: Network, rows: list[Row], device: str) -> dict[str, np.ndarray]:
-    """Return raw logits: message (highest window of a user turn), context, document.
+    """Return raw logits: message (highest window of a user turn), context, document, answers.
 
     Message and context also of the gloss, where there is one; elsewhere they are repeated.
     """
@@ -33,6 +34,10 @@ def logits_of(network: Network, rows: list[Row], device: str) -> dict[str, np.nd
         if row["task"] == "document":
             (_, task), (_, ids) = row["ids"]
             jobs += [(index, DOCUMENT, w) for w in document_windows(task, ids)]
+            continue
+        if row["task"] == "answers":
+            if network.shape.compares_answers:
+                jobs.append((index, ANSWERS, answers_window(*(ids for _, ids in row["ids"]))))
             continue
         jobs += [(index, *job) for job in told(row["ids"], row["system_ids"], MESSAGE, TURN)]
         if "gloss_ids" in row:
@@ -49,16 +54,20 @@ def logits_of(network: Network, rows: list[Row], device: str) -> dict[str, np.nd
         "gloss_message": np.full((len(rows), 4), -20.0, dtype=np.float32),
         "gloss_context": np.full((len(rows), 2), -20.0, dtype=np.float32),
         "document": np.full(len(rows), -20.0, dtype=np.float32),
+        "answers": np.full(len(rows), -20.0, dtype=np.float32),
     }
     with torch.autocast(device, torch.bfloat16):
         for begin in range(0, len(jobs), BATCH):
             part = jobs[begin : begin + BATCH]
             inputs = (t.to(device) for t in pad([window for _, _, window in part]))
-            message, context, document, _ = (o.float().cpu().numpy() for o in network(*inputs))
+            outputs = [o.float().cpu().numpy() for o in network(*inputs)]
+            message, context, document = outputs[:3]
             logits = {"message": message, "context": context}
             for place, (index, task, _) in enumerate(part):
                 if task == DOCUMENT:
                     found["document"][index] = max(found["document"][index], document[place, 0])
+                elif task == ANSWERS:
+                    found["answers"][index] = outputs[4][place, 0]
                 else:
                     name = names[task]
                     told_now = logits[name.removeprefix("gloss_")][place]
@@ -87,6 +96,7 @@ def report(name: str, rows: list[Row], found: dict[str, np.ndarray]) -> None:
         "message": {"message": message, "turn": turn, "sum": message + turn},
         "context": {"message": message, "turn": turn, "sum": message + turn},
         "document": {"document": found["document"]},
+        "answers": {"answers": found["answers"]},
     }
     for task, scores in columns.items():
         picked = [i for i, row in enumerate(rows) if row["task"] == task]

@@ -24,6 +24,7 @@ from torch.nn import functional as f
 from training.batches import stream
 from training.course import Course, optimiser_of, step_with
 from training.glossary import Glossary
+from training.large import OUTPUTS as PLACES
 from training.losses import (
     Sentence,
     Translations,
@@ -33,6 +34,7 @@ from training.losses import (
     label_loss,
     parallel_loss,
     task_logits,
+    told_loss,
     translated_loss,
     vectors,
 )
@@ -123,7 +125,11 @@ def train_thorough(
             moved = batch.to(DEVICE)
             with torch.autocast(DEVICE, torch.bfloat16):
                 outputs = forward_windows(network, moved)
-            loss = loss + label_loss(task_logits(outputs, moved), moved, options.margin)
+            logits = task_logits(outputs, moved)
+            told = options.told if options.told_file else 0.0
+            loss = loss + (1 - told) * label_loss(logits, moved, options.margin)
+            if told:
+                loss = loss + told * told_loss(logits, moved)
         if step % 3 == 0:
             pairs = translations.draw(192)
             loss = loss + options.keep * parallel_loss(network, base, pairs)
@@ -151,7 +157,7 @@ def distil(
     stored = 0.0
     quick.train()
     for step in course:
-        batches = [batch.to(DEVICE) for batch in next(loader)]
+        batches = [b.to(DEVICE) for b in next(loader) if b.task != "answers"]
         pairs = translations.draw(256)
         english, other = frame([en for en, _ in pairs]), frame([xx for _, xx in pairs])
         with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
@@ -185,7 +191,24 @@ def load_rows(options: Any, name: str, tokenizer: Tokenizer) -> list[Row]:
     if name == "train" and options.glossary:
         mix(rows, Glossary.load(options.glossary), tokenizer)
     tokenise(rows, tokenizer)
+    if name == "train" and options.told_file:
+        while not options.told_file.is_file():
+            time.sleep(1)
+        add_told(rows, np.load(options.told_file)["told"])
     return rows
+
+
+def add_told(rows: list[Row], told: np.ndarray) -> None:
+    """Add what the large teacher said to the rows that it has read, in place."""
+    if len(told) != len(rows):
+        raise SystemExit("The large teacher has read other examples; run `training.teach` again.")
+    for row, values in zip(rows, told, strict=True):
+        said = values[PLACES[row["task"]]]
+        if not np.isnan(said).any():
+            row["told"] = said.tolist()
+    print(
+        f"{sum('told' in row for row in rows)} examples with the large teacher's word", flush=True
+    )
 
 
 def open_tokenizer(base: Path) -> Tokenizer:
@@ -216,6 +239,10 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--quick-rate", type=float, default=2.5e-4)
     parser.add_argument("--margin", type=float, default=0.3)
     parser.add_argument("--keep", type=float, default=0.5)
+    parser.add_argument("--told", type=float, default=0.6, help="weight of the large teacher")
+    parser.add_argument(
+        "--told-file", type=Path, help="what `training.teach` wrote; waited for while it is at it"
+    )
     parser.add_argument("--gap", type=float, default=0.1)
     parser.add_argument("--hard", type=float, default=0.3)
     parser.add_argument("--translated", type=float, default=0.3)
@@ -265,6 +292,8 @@ def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) 
                 network = load_state(Network(shape, size), work / f"{name}.pt")
                 found = logits_of(network, rows, DEVICE)
                 report(f"{name} {part}", rows, found)
+                if not shape.compares_answers:
+                    del found["answers"]
                 stored |= {f"{name}_{key}": value for key, value in found.items()}
             np.savez_compressed(options.scores / f"{part}.npz", **stored)
 
