@@ -62,12 +62,18 @@ def test_a_new_key_of_the_same_name_is_another_key() -> None:
 
 
 def test_a_visit_ends_after_half_a_day() -> None:
-    """A forgotten browser is not signed in for ever."""
+    """A forgotten browser is not signed in for ever, nor is a page left open in it."""
     clock = ManualClock()
     access = Access(lambda: KEYS, clock=clock)
     cookie = access.sign_in(READ_KEY)
-    clock.advance(VISIT_S)
+    visitor = access.visitor(cookie)
+    assert visitor is not None
+    clock.advance(VISIT_S - 1)
+    assert visitor.may(Scope.READ)
+    clock.advance(1)
     assert access.visitor(cookie) is None
+    assert not visitor.may(Scope.READ)
+    assert visitor.tenant == ""
 
 
 def test_signing_out_ends_every_copy_of_the_cookie() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -112,8 +113,8 @@ class Access:
         if (content := self._content(cookie)) is None:
             return None
         name, mark, expires_s, visit = content
-        visitor = Visitor(access=self, name=name, mark=mark, visit=visit)
-        return visitor if self._clock() < expires_s and visitor.may(KeyScope.READ) else None
+        visitor = Visitor(access=self, name=name, mark=mark, visit=visit, expires_s=expires_s)
+        return visitor if visitor.may(KeyScope.READ) else None
 
     def _content(self, cookie: str | None) -> tuple[str, str, float, str] | None:
         """Return key name, mark, expiry and visit of a cookie that this process signed."""
@@ -124,10 +125,13 @@ class Access:
             return None
         return name, mark, expires_s, visit
 
-    def principal(self, name: str, mark: str, visit: str) -> Principal | None:
+    def principal(
+        self, name: str, mark: str, visit: str, expires_s: float = math.inf
+    ) -> Principal | None:
         """Return the holder of a key that is still in force, in a visit that is not ended."""
         keys = self._keys()
-        if visit in self._ended:
+        # A page left open sends no cookie again, so the time is looked at here.
+        if visit in self._ended or self._clock() >= expires_s:
             return None
         if not keys:
             # A visit without a key does not go on once keys are configured, nor the other way
@@ -148,6 +152,7 @@ class Visitor:
     name: str = ""
     mark: str = ""
     visit: str = ""
+    expires_s: float = math.inf
 
     def may(self, *scopes: KeyScope) -> bool:
         """Say whether the visitor has one of the scopes now."""
@@ -156,7 +161,7 @@ class Visitor:
     @property
     def principal(self) -> Principal:
         """The visitor as a caller; without any scope once the visit is over."""
-        known = self.access.principal(self.name, self.mark, self.visit)
+        known = self.access.principal(self.name, self.mark, self.visit, self.expires_s)
         # An empty tenant has no sessions, whatever a page left open still asks for.
         return known or Principal(name=self.name, tenant="", scopes=frozenset())
 
