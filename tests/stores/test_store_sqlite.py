@@ -20,6 +20,7 @@ from session_writer import (
 from stored_values import make_entry
 
 from promptguard.errors import StoreError
+from promptguard.protocols import SessionKey
 from promptguard.state import SessionState
 from promptguard.stores import open_store
 from promptguard.stores.migrations import MIGRATIONS, Migration
@@ -177,6 +178,19 @@ async def test_a_missing_folder_is_explained(tmp_path: Path) -> None:
     store = open_store(f"sqlite:{tmp_path}/absent/sessions.db")
     with pytest.raises(StoreError, match="folder"):
         await store.load(KEY)
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("must_exist", "advice"), [(False, "choose a folder"), (True, "check the path")]
+)
+async def test_a_path_that_cannot_be_looked_at_is_explained(
+    tmp_path: Path, must_exist: bool, advice: str
+) -> None:
+    """Such as a name that is too long, or a folder that may not be entered."""
+    store = open_store(f"sqlite:{tmp_path}/{'a' * 300}", must_exist=must_exist)
+    with pytest.raises(StoreError, match=advice):
+        await store.load(SessionKey(session_id="a"))
     await store.close()
 
 

@@ -40,7 +40,8 @@ class SqliteFile:
     def connect(self, migrations: Sequence[Migration] = MIGRATIONS) -> sqlite3.Connection:
         """Return a connection to the file, made and brought to the newest schema if need be."""
         connection: sqlite3.Connection | None = None
-        if self.must_exist and not self.path.exists():
+        # Not the path's own methods: these fail where it cannot be looked at.
+        if self.must_exist and not os.path.exists(self.path):
             raise StoreError(
                 f"There is no store at {self.path.absolute()}; check the path, or name the store "
                 "as conversation.store in the configuration."
@@ -93,7 +94,7 @@ class SqliteFile:
 
     def explain(self, error: sqlite3.Error | OSError) -> StoreError:
         """Return what is wrong in words that say what to do."""
-        if self.path.is_dir():
+        if os.path.isdir(self.path):
             return StoreError(f"{self.path} is a folder; name the file in it: {self.path}/NAME.db.")
         if isinstance(error, OSError):
             return StoreError(
