@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import unicodedata
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,17 @@ def test_a_session_is_shown_with_its_verdicts(stored: str) -> None:
     entries = json.loads(run("sessions", "--config", stored, "show", "--json", "attacked").stdout)
     verdicts = [Verdict.from_json(json.dumps(e["verdict"])) for e in entries if e["verdict"]]
     assert [verdict.action.value for verdict in verdicts] == ["allow", "block", "strip"]
+
+
+def test_an_odd_verdict_hides_no_other_turn(stored: str, tmp_path: Path) -> None:
+    """Such as one that another version wrote; where the session goes on it is passed over too."""
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as file, file:
+        odd = "UPDATE guard_entries SET verdict = ? WHERE turn = 1 AND length(verdict) > 0"
+        file.execute(odd, (b'{"form": 99}',))
+    shown = run("sessions", "--config", stored, "show", "attacked").stdout
+    assert "[a verdict that this version does not read]" in shown
+    assert "block, turn risk" in shown
+    assert run("chat", "--config", stored, "--session", "attacked").exit_code == 0
 
 
 def test_a_stored_message_cannot_steer_the_terminal(tmp_path: Path, config: str) -> None:

@@ -103,9 +103,12 @@ async def _transcript(controller: Controller, session: str) -> tuple[TranscriptE
 
 def _show_verdict(entry: TranscriptEntry) -> None:
     """Print the stored verdict on a turn: both risks, contents, and what speaks most for it."""
-    from promptguard.verdict import Verdict
+    from promptguard.stores.rows import verdict_in
 
-    verdict = Verdict.from_json(entry.verdict)
+    verdict = verdict_in(entry.verdict)
+    if verdict is None:
+        click.secho("  a verdict that this version does not read", fg="red", err=True)
+        return
     risk, action = verdict.turn_risk, verdict.action.value
     line = (
         f"{'█' * round(risk * 20):<20} {risk:.2f} → {action}, "

@@ -235,11 +235,13 @@ def _as_plain(entry: TranscriptEntry) -> dict[str, object]:
 
 
 def _note(entry: TranscriptEntry) -> str:
-    from promptguard.verdict import Verdict
+    from promptguard.stores.rows import verdict_in
 
     if not entry.verdict:
         return ""
-    verdict = Verdict.from_json(entry.verdict)
+    verdict = verdict_in(entry.verdict)
+    if verdict is None:
+        return "  [a verdict that this version does not read]"
     return (
         f"  [{verdict.action.value}, turn risk {verdict.turn_risk:.2f}, "
         f"{verdict.mode.name} {verdict.accumulated_risk:.2f}]"
