@@ -305,6 +305,7 @@ async def test_the_tail_is_the_end_of_the_transcript(make_store: Callable[[], Se
     await store.save(state_of(), expected_version=0, entries=entries)
     assert await store.tail(KEY, 2) == entries[-2:]
     assert await store.tail(KEY, 9) == entries
+    assert await store.tail(KEY, 0) == ()
     assert await store.tail(SessionKey(session_id="other"), 2) == ()
     await store.close()
 

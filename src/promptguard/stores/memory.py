@@ -117,7 +117,9 @@ class MemoryStore:
         session = self._open_sessions(key).get(key)
         if session is None:
             return ()
-        return tuple(session.entries[position] for position in sorted(session.entries)[-count:])
+        # Counted from the front: an end of none would be written as the whole.
+        places = sorted(session.entries)[max(0, len(session.entries) - count) :]
+        return tuple(session.entries[position] for position in places)
 
     async def check_writable(self) -> None:
         """Raise StoreError once the store is closed."""
