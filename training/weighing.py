@@ -19,7 +19,7 @@ SOURCE_BOOST = {
     "authored_plans_early": 3.0, "authored_hidden_early": 2.0,
     # Talks of courteous questions that never ask openly.
     "authored_polite": 4.0, "authored_polite_early": 3.0,
-    "authored_persons": 4.0, "authored_persons_early": 3.0,
+    "authored_persons": 2.0, "authored_persons_early": 2.0,
     "authored_talk_tongues": 4.0, "authored_talk_tongues_early": 3.0,
     "authored_folded": 3.0, "authored_pairs_knowing": 3.0,
     "authored_roles": 4.0, "authored_roles_early": 3.0, "authored_pairs_short": 3.0,
