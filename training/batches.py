@@ -31,7 +31,6 @@ WITHOUT_REPLIES = 0.4
 MIXED = 0.25  # of the English prompts are shown with words of another language
 GLOSSED = 0.3  # of the others are shown as their English gloss
 JOINED = 0.12  # of the messages stand before or after an innocent one: padding must not help
-TOLD = 4  # the most logits that a task has
 TALKS, MADE = 0.5, 0.35  # of the context examples; the rest are first turns
 FOLLOW_UPS = "authored_followups"
 Turns = list[tuple[str, list[int]]]
@@ -41,9 +40,8 @@ Turns = list[tuple[str, list[int]]]
 class Batch:
     """One batch: windows, whose rows they are, the targets, and the windows by length.
 
-    `told` is what the large teacher said, nan where it was not asked. `lengths` are those of the
-    windows in `order`: known here, they need not be fetched back from the device, which would wait
-    for all that it has still to do.
+    `lengths` are those of the windows in `order`: known here, they need not be fetched back from
+    the device, which would wait for all that it has still to do.
     """
 
     task: str
@@ -55,7 +53,6 @@ class Batch:
     session: Tensor
     kinds: Tensor
     pairs: Tensor
-    told: Tensor
     order: Tensor
     lengths: tuple[int, ...]
 
@@ -218,7 +215,7 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         turns: Turns = [*row["ids"]]
         for _ in range(rng.choice((1, 1, 2, 3))):
             turns += [("assistant", rng.choice(self.replies)), *rng.choice(self.innocent)]
-        left = {"attack": 0, "session": row["attack"], "pair": None, "told": None}
+        left = {"attack": 0, "session": row["attack"], "pair": None}
         return [({**row, **left}, turns)]
 
 
@@ -275,23 +272,9 @@ def collate(task: str, rows: list[Row], found: list[list[Window]]) -> Batch:
         session=torch.tensor([float(row["session"]) for row in rows]),
         kinds=torch.tensor([row["kinds"] for row in rows], dtype=torch.float32),
         pairs=torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2),
-        told=torch.tensor([told_of(row, task) for row in rows], dtype=torch.float32),
         order=torch.tensor(order),
         lengths=tuple(len(flat[row][0]) for row in order),
     )
-
-
-def told_of(row: Row, task: str) -> list[float]:
-    """Return what the large teacher said, as far as it was asked, in the order of a task's logits.
-
-    A message that was put into a talk serves an attack there as far as it is one by itself.
-    """
-    told = row.get("told")
-    if told is None:
-        return [math.nan] * TOLD
-    if task == "context" and row["task"] == "message":
-        return [told[0], told[0], *[math.nan] * (TOLD - 2)]
-    return [*told, *[math.nan] * (TOLD - len(told))]
 
 
 def stream(rows: list[Row], options: Any, seed: int) -> Iterator[tuple[Batch, ...]]:

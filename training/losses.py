@@ -89,17 +89,6 @@ def label_loss(logits: Tensor, batch: Batch, margin: float) -> Tensor:
     return loss
 
 
-def told_loss(logits: Tensor, batch: Batch) -> Tensor:
-    """Return the distance to what the large teacher said of the examples that it has read."""
-    width = min(logits.shape[1], batch.told.shape[1])
-    told = batch.told[:, :width]
-    known = ~told.isnan()
-    if not known.any():
-        return logits.sum() * 0.0
-    wanted = told[known].sigmoid()
-    return f.binary_cross_entropy_with_logits(logits[:, :width][known], wanted)
-
-
 def distil_loss(student: Tensor, teacher: Tensor, batch: Batch, options: Any) -> Tensor:
     """Return the distance to the teacher's probabilities, with some of the labels' own loss."""
     soft = f.binary_cross_entropy_with_logits(student, teacher.sigmoid())

@@ -5,7 +5,10 @@
 
 Stages, each resuming from what the ones before left in WORK: `align-thorough`, `thorough`,
 `align-quick`, `distil`, `score`. With `--start FOLDER` training goes on from the readers shipped
-there instead of the bases; `align-quick` may be left out then.
+there instead of the bases; the alignment may be left out then, and `mean-thorough` and `mean-quick`
+put the mean of a reader before and after in its place. The mean of the weights of two networks, one
+trained further from the other, is often better than either on sources that neither has seen, so
+that the quick reader is best distilled from it.
 """
 
 from __future__ import annotations
@@ -24,7 +27,6 @@ from torch.nn import functional as f
 from training.batches import stream
 from training.course import Course, optimiser_of, step_with
 from training.glossary import Glossary
-from training.large import OUTPUTS as PLACES
 from training.losses import (
     Sentence,
     Translations,
@@ -34,7 +36,6 @@ from training.losses import (
     label_loss,
     parallel_loss,
     task_logits,
-    told_loss,
     translated_loss,
     vectors,
 )
@@ -126,10 +127,7 @@ def train_thorough(
             with torch.autocast(DEVICE, torch.bfloat16):
                 outputs = forward_windows(network, moved)
             logits = task_logits(outputs, moved)
-            told = options.told if options.told_file else 0.0
-            loss = loss + (1 - told) * label_loss(logits, moved, options.margin)
-            if told:
-                loss = loss + told * told_loss(logits, moved)
+            loss = loss + label_loss(logits, moved, options.margin)
         if step % 3 == 0:
             pairs = translations.draw(192)
             loss = loss + options.keep * parallel_loss(network, base, pairs)
@@ -191,24 +189,7 @@ def load_rows(options: Any, name: str, tokenizer: Tokenizer) -> list[Row]:
     if name == "train" and options.glossary:
         mix(rows, Glossary.load(options.glossary), tokenizer)
     tokenise(rows, tokenizer)
-    if name == "train" and options.told_file:
-        while not options.told_file.is_file():
-            time.sleep(1)
-        add_told(rows, np.load(options.told_file)["told"])
     return rows
-
-
-def add_told(rows: list[Row], told: np.ndarray) -> None:
-    """Add what the large teacher said to the rows that it has read, in place."""
-    if len(told) != len(rows):
-        raise SystemExit("The large teacher has read other examples; run `training.teach` again.")
-    for row, values in zip(rows, told, strict=True):
-        said = values[PLACES[row["task"]]]
-        if not np.isnan(said).any():
-            row["told"] = said.tolist()
-    print(
-        f"{sum('told' in row for row in rows)} examples with the large teacher's word", flush=True
-    )
 
 
 def open_tokenizer(base: Path) -> Tokenizer:
@@ -228,6 +209,7 @@ def options_from_command() -> argparse.Namespace:
     begin = parser.add_mutually_exclusive_group(required=True)
     begin.add_argument("--base", type=Path, help="the grown bases")
     begin.add_argument("--start", type=Path, help="shipped readers to go on from")
+    parser.add_argument("--share", type=float, default=0.6, help="of the new reader in a mean")
     parser.add_argument("--glossary", type=Path, help="what `training.glossary` wrote")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1200)
@@ -239,10 +221,6 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--quick-rate", type=float, default=2.5e-4)
     parser.add_argument("--margin", type=float, default=0.3)
     parser.add_argument("--keep", type=float, default=0.5)
-    parser.add_argument("--told", type=float, default=0.6, help="weight of the large teacher")
-    parser.add_argument(
-        "--told-file", type=Path, help="what `training.teach` wrote; waited for while it is at it"
-    )
     parser.add_argument("--gap", type=float, default=0.1)
     parser.add_argument("--hard", type=float, default=0.3)
     parser.add_argument("--translated", type=float, default=0.3)
@@ -283,6 +261,10 @@ def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) 
         base = begun(options, "quick").eval()
         translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed)
         distil(quick, thorough, base, loaded["train"](), translations, options)
+    elif stage.startswith("mean-"):
+        name = stage.removeprefix("mean-")
+        network = begun(options, name, f"{name}.pt")
+        save_state(averaged(begun(options, name), network, options.share), work / f"{name}.pt")
     elif stage == "score":
         size = tokenizer.get_vocab_size()
         for part in options.sets:
@@ -296,6 +278,17 @@ def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) 
                     del found["answers"]
                 stored |= {f"{name}_{key}": value for key, value in found.items()}
             np.savez_compressed(options.scores / f"{part}.npz", **stored)
+
+
+def averaged(old: Network, new: Network, share: float) -> Network:
+    """Return the mean of the weights of two readers, `share` of it the new one's, in `new`."""
+    before = old.state_dict()
+    with torch.no_grad():
+        for key, value in new.state_dict().items():
+            # A head that the old reader has not got is all zeros.
+            if before[key].any():
+                value.mul_(share).add_(before[key], alpha=1 - share)
+    return new
 
 
 def labels_of(rows: list[Row]) -> dict[str, np.ndarray]:
