@@ -275,16 +275,14 @@ def translations(records: list[Record], authored: list[Record]) -> list[list[str
 
 
 def add_glosses(rows: Iterable[Record], glossary: Glossary) -> None:
-    """Add the gloss of each example in another language, turn by turn, in place."""
+    """Add the gloss of what the user said in another language, turn by turn, in place."""
     for row in rows:
         if row["task"] in ("message", "context") and row["lang"] != "en":
-            glosses = [
-                glossary.gloss(text) if role == "user" else None for role, text in row["said"]
-            ]
+            own = [text for role, text in row["said"] if role == "user"]
+            glosses = [glossary.gloss(text) for text in own]
             if any(glosses):
                 row["gloss"] = [
-                    [role, gloss or text]
-                    for (role, text), gloss in zip(row["said"], glosses, strict=True)
+                    ["user", gloss or text] for text, gloss in zip(own, glosses, strict=True)
                 ]
 
 

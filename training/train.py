@@ -8,7 +8,8 @@ Stages, each resuming from what the ones before left in WORK: `align-thorough`, 
 there instead of the bases; the alignment may be left out then, and `mean-thorough` and `mean-quick`
 put the mean of a reader before and after in its place. The mean of the weights of two networks, one
 trained further from the other, is often better than either on sources that neither has seen, so
-that the quick reader is best distilled from it.
+that the quick reader is best distilled from it. `reversal` then fits the head that compares answers
+to the mean, which its first weights were not trained with.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ import torch
 from tokenizers import Tokenizer
 from torch.nn import functional as f
 
-from training.batches import stream
+from promptguard.model.network import answers_window
+from training.batches import Sampler, collate, stream
 from training.course import Course, optimiser_of, step_with
 from training.glossary import Glossary
 from training.losses import (
@@ -183,6 +185,27 @@ def distil(
     print(f"distilled for {course.step} steps", flush=True)
 
 
+def fit_reversal(network: Network, rows: list[Row], options: Any) -> None:
+    """Train the head that compares two answers, and nothing else."""
+    network.eval()
+    answers = [row for row in rows if row["task"] == "answers"]
+    head = network.reversal_head
+    optimiser = torch.optim.AdamW(head.parameters(), lr=options.rate * 20)
+    course = Course(options.reversal_steps, options.seconds, optimiser)
+    sampler, rng = Sampler(answers, options.authored_boost), random.Random(options.seed)
+    for step in course:
+        drawn = sampler.draw(options.batch // 2, rng)
+        windows = [[answers_window(*(ids for _, ids in row["ids"]))] for row in drawn]
+        batch = collate("answers", drawn, windows).to(DEVICE)
+        with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
+            pooled = network.pool(batch.ids, batch.speakers, batch.mask)
+        logits = head(pooled.float())
+        loss = label_loss(logits, batch, options.margin)
+        step_with(loss, network, optimiser)
+        if step % 50 == 0:
+            print(f"reversal {step} {loss.item():.3f} {course.took:.0f}s", flush=True)
+
+
 def load_rows(options: Any, name: str, tokenizer: Tokenizer) -> list[Row]:
     """Read and tokenise one set of examples."""
     rows = list(read(options.data / f"{name}.jsonl.gz"))
@@ -214,6 +237,7 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--distil-steps", type=int, default=1500)
+    parser.add_argument("--reversal-steps", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=3600.0, help="the most a stage may take")
     parser.add_argument("--distil-seconds", type=float, help="likewise, for the stage `distil`")
     parser.add_argument("--batch", type=int, default=288)
@@ -265,6 +289,10 @@ def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) 
         name = stage.removeprefix("mean-")
         network = begun(options, name, f"{name}.pt")
         save_state(averaged(begun(options, name), network, options.share), work / f"{name}.pt")
+    elif stage == "reversal":
+        network = begun(options, "thorough", "thorough.pt")
+        fit_reversal(network, loaded["train"](), options)
+        save_state(network, work / "thorough.pt")
     elif stage == "score":
         size = tokenizer.get_vocab_size()
         for part in options.sets:

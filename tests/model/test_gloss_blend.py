@@ -17,7 +17,7 @@ from promptguard.conversation import Message, Role
 from promptguard.errors import ModelError
 from promptguard.model.artifact import Artifact, open_artifact
 from promptguard.model.gloss import hash_of
-from promptguard.model.network import sigmoid
+from promptguard.model.network import ASSISTANT, Network, Window, sigmoid
 from promptguard.model.readers import Readers
 from promptguard.model.reading import GLOSS, QUICK, THOROUGH
 
@@ -81,6 +81,20 @@ def test_the_users_turns_of_a_talk_are_read_with_their_glosses(
     # What the assistant says is not glossed.
     quiet = [talk[0], talk[1], Message(role=Role.USER, content="Brot Wasser Brot")]
     assert own.read_context(quiet, thorough=thorough).turn < reading.turn
+
+
+def test_replies_are_left_out_of_the_gloss_of_a_talk(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have none, and in their own language they would only make the window longer."""
+    read: list[Window] = []
+    run = Network.run
+    monkeypatch.setattr(
+        Network, "run", lambda network, windows: (read.extend(windows), run(network, windows))[1]
+    )
+    said = (Role.USER, Role.ASSISTANT, Role.USER)
+    readers.read_context([Message(role=role, content=TEXT) for role in said])
+    assert [ASSISTANT in speakers for _, speakers in read] == [True, False]
 
 
 def test_english_is_read_as_it_stands(readers: Readers) -> None:

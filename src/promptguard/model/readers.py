@@ -241,14 +241,19 @@ class Readers:
         return None if glossary is None else glossary.gloss(text[:MAX_CHARS])
 
     def _glossed_talk(self, talk: Sequence[Message], said: Said) -> Said | None:
-        """Return the talk with the user's turns glossed, None where none of them is."""
-        glosses = [self._gloss(m.content) if m.role is Role.USER else None for m in talk]
-        if not any(glosses):
-            return None
-        return [
-            (role, ids if gloss is None else self._tokens(gloss).ids)
-            for (role, ids), gloss in zip(said, glosses, strict=True)
+        """Return the user's turns glossed, None where none of them is.
+
+        Replies have no gloss; in their own language they would only make the window longer.
+        """
+        turns = [
+            (ids, self._gloss(message.content))
+            for message, (_, ids) in zip(talk, said, strict=True)
+            if message.role is Role.USER
         ]
+        if not any(gloss for _, gloss in turns):
+            return None
+        user = Role.USER.value
+        return [(user, ids if gloss is None else self._tokens(gloss).ids) for ids, gloss in turns]
 
     @overload
     def _mixed(self, own: Floats, gloss: Floats | None) -> Floats: ...
