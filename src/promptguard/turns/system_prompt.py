@@ -30,7 +30,10 @@ def focused(system: str) -> str:
     rules = rules_of(system)
     if not rules:
         return system[:MAX_CHARS]
-    return f"{_sentences(system)[0][:OPENING_CHARS]} {rules}"
+    # A line end, which the readers take for a blank: a session keeps this text and cuts it up
+    # again, and an opening without a full stop must not swallow the first rule then.
+    opening = _sentences(system)[0][:OPENING_CHARS].rstrip()
+    return f"{opening}\n{rules}"
 
 
 @lru_cache(maxsize=256)
