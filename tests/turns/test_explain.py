@@ -10,6 +10,7 @@ import pytest
 from judging import fake_judge
 from turn_contexts import past_turn
 
+from promptguard.risk.ledger import accumulated_risk
 from promptguard.risk.weights import shipped_weights
 from promptguard.state import (
     EscalationEvent,
@@ -102,12 +103,16 @@ def test_forgotten_turns_leave_no_trace() -> None:
         recent=tuple(past_turn(turn=turn) for turn in (1, 2, 3)),
         escalations=tuple(EscalationEvent(timestamp=0.0, turn=turn) for turn in (1, 2, 3)),
     )
-    left = forget(state, frozenset({1, 3}))
+    memory = shipped_weights().memory
+    state = replace(state, accumulated_risk=accumulated_risk(state.ledger, memory))
+    left = forget(state, frozenset({1, 3}), memory)
     assert [record.turn for record in left.recent] == [2]
     assert [event.turn for event in left.escalations] == [2]
     assert [entry.turn for entry in left.ledger.entries] == [2]
     assert (left.mode, left.lock) == (Mode.SAFE, None)
-    assert forget(state, frozenset()) == replace(state, mode=Mode.SAFE, lock=None)
+    assert forget(state, frozenset(), memory) == replace(state, mode=Mode.SAFE, lock=None)
+    # The signal `session` reads it: what is forgotten must not weigh through that either.
+    assert left.accumulated_risk == accumulated_risk(left.ledger, memory) < state.accumulated_risk
 
 
 def test_shares_add_up_to_what_the_session_has_shown() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from promptguard.risk.explain import Attribution, attribute
+from promptguard.risk.ledger import accumulated_risk
+from promptguard.risk.weights import MemoryWeights
 from promptguard.state import ModeEntry, SessionState
 from promptguard.turns.input import Step
 from promptguard.turns.judge import TurnJudge
@@ -65,12 +67,14 @@ def explain(judge: TurnJudge, steps: Sequence[Step]) -> Explanation:
     )
 
 
-def forget(state: SessionState, turns: frozenset[int]) -> SessionState:
+def forget(state: SessionState, turns: frozenset[int], memory: MemoryWeights) -> SessionState:
     """Return the state as if `turns` had left no evidence and no trace."""
     kept = tuple(entry for entry in state.ledger.entries if entry.turn not in turns)
+    ledger = replace(state.ledger, entries=kept)
     return replace(
         state,
-        ledger=replace(state.ledger, entries=kept),
+        ledger=ledger,
+        accumulated_risk=accumulated_risk(ledger, memory),
         # Hysteresis would carry over the mode that the forgotten turns led to.
         mode=Mode.SAFE,
         lock=None,
@@ -95,7 +99,7 @@ def _without(
     order = [record.turn for record in heavy]
 
     def passes(removed: frozenset[int]) -> bool:
-        judged, _ = judge.judge(forget(before, removed), last.turn, now=now)
+        judged, _ = judge.judge(forget(before, removed, judge.weights.memory), last.turn, now=now)
         return judged.action not in STOPPING
 
     for turn in order:
