@@ -43,6 +43,12 @@ def test_signals_are_computed_after_those_they_read() -> None:
     )
 
 
+def test_chosen_signals_keep_the_order_of_computation() -> None:
+    """However a setting lists them, one reads what was computed before it, and each counts once."""
+    names = [name for name, _ in load_signals(("session", "fil", "semantic", "session"))]
+    assert names == ["semantic", "fil", "session"]
+
+
 @pytest.mark.parametrize("table", [{}, {"weight": 1.0, "other": 2.0}, {"weight": "x"}, None])
 def test_broken_numbers_are_named(table: object) -> None:
     """A table with missing, unknown or wrong values says where it is."""

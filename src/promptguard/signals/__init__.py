@@ -53,8 +53,9 @@ def load_signals(names: Sequence[str] | None = None) -> tuple[tuple[str, Signal]
     registry = _registered()
     # A file registers its signals when it is imported, which may be in another order.
     known = (*_FILES, *(name for name in registry.names() if name not in _FILES))
-    chosen = known if names is None else names
-    return tuple((name, registry.get(name)) for name in chosen)
+    # Looked up as given, so that a name that nothing has is refused.
+    chosen = {name: registry.get(name) for name in (known if names is None else names)}
+    return tuple((name, chosen[name]) for name in known if name in chosen)
 
 
 def read_tuning(section: str, form: type[T]) -> T:
