@@ -109,3 +109,10 @@ def test_a_mean_leaves_out_what_is_missing() -> None:
     assert packed_mean(("", ""), (1, 1)) == ""
     with pytest.raises(ValueError, match="zip"):
         packed_mean((one,), (1, 2))
+
+
+def test_a_mean_leaves_out_vectors_of_another_model() -> None:
+    """A stored session keeps its topics over a change of the model; the present one counts."""
+    old, new = pack_vector(unit(1, size=256)), pack_vector(unit(2))
+    assert packed_mean((old, new), (9, 1)) == packed_mean((new,), (1,))
+    assert packed_mean((old, ""), (9, 1)) == packed_mean((old,), (1,))

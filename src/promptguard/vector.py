@@ -43,11 +43,16 @@ def packed_cosine(left: str, right: str) -> float:
 
 
 def packed_mean(packed: Sequence[str], weights: Sequence[float]) -> str:
-    """Return the weighted mean of packed vectors; empty where all of them are."""
+    """Return the weighted mean of the packed vectors that have the size of the last.
+
+    Empty where all of them are.
+    """
     pairs = zip(map(unpack_vector, packed), weights, strict=True)
     # Turns judged without the model have no vector, and must not pull the mean to zero.
     known = [(vector, weight) for vector, weight in pairs if vector.size]
     if not known:
         return ""
-    vectors, spans = zip(*known, strict=True)
+    # A stored session may hold vectors of an earlier model beside those of the present one.
+    size = known[-1][0].size
+    vectors, spans = zip(*(pair for pair in known if pair[0].size == size), strict=True)
     return pack_vector(np.average(np.stack(vectors), axis=0, weights=spans).astype(np.float32))
