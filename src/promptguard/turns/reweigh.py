@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from promptguard.risk.ledger import Weighed, content_action, risk_of, weigh
 from promptguard.state import SessionState
 from promptguard.turns.contents import DEFINITIONS
-from promptguard.turns.judge import ALLOWANCE, TurnJudge
+from promptguard.turns.judge import ALLOWANCE, JUDGE, TurnJudge
 from promptguard.verdict import Action, ContentFinding, SignalScore, Verdict
 
 # Far from even odds a risk is rounded to exactly 0 or 1, whose log-odds are infinite.
@@ -64,8 +64,10 @@ class Reweigher:
         return weighed
 
     def _known(self, scores: Iterable[SignalScore]) -> list[SignalScore]:
-        """Leave out signals of another version, for which there is no weight."""
-        return [score for score in scores if score.name in self.judge.weights.signals]
+        """Leave out signals that the judge does not use, or that are of another version."""
+        used = {JUDGE, *(name for name, _ in self.judge.signals)}
+        weights = self.judge.weights.signals
+        return [score for score in scores if score.name in used and score.name in weights]
 
     def _findings(self, findings: Iterable[ContentFinding]) -> Iterator[ContentFinding]:
         modes, policy = self.judge.weights.modes, self.judge.config.policy
