@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from promptguard.config import ControllerConfig, PromptGuardConfig, Settings, load_settings
+from promptguard.config import (
+    ControllerConfig,
+    PromptGuardConfig,
+    ServiceConfig,
+    Settings,
+    config_hash,
+    load_settings,
+)
 from promptguard.errors import ConfigError
 from promptguard.settings import FILES, read_source
 from promptguard.turns.judge import TurnJudge
@@ -126,6 +133,7 @@ def test_errors_name_file_section_and_setting(tmp_path: Path) -> None:
             ),
         ),
         ("conversation: {zzz: 1}", "conversation has no setting zzz."),
+        ("conversation: {self: 1}", "conversation has no setting self."),
         ("conversation: 5", "conversation must hold settings, each with its name."),
         (
             "service: {prot: 1, port: -1}",
@@ -196,6 +204,29 @@ def test_errors_name_the_variable() -> None:
         load_settings(env={"PROMPTGUARD_SERVICE__HOST": "[1"})
 
 
+def test_a_file_that_cannot_be_read_is_told_apart_from_one_that_is_broken(tmp_path: Path) -> None:
+    """It is named once, and not as YAML that is not valid."""
+    path = tmp_path / "none.yaml"
+    with pytest.raises(ConfigError) as failed:
+        load_settings(path, {})
+    assert str(failed.value).startswith(f"Cannot read the configuration {path}: ")
+
+
+def test_equal_configurations_have_one_hash() -> None:
+    """Whatever the order in which weights, prices and addresses are written."""
+    one, other = (dict.fromkeys(names, 1.0) for names in ("ab", "ba"))
+    first, second = PromptGuardConfig(weights=one), PromptGuardConfig(weights=other)
+    assert first == second
+    assert config_hash(first) == config_hash(second)
+    assert config_hash(first) != config_hash(PromptGuardConfig(weights={"a": 1.0}))
+
+
+def test_a_place_of_session_ids_ends_with_its_name() -> None:
+    """A line end behind it would name a header that no request has."""
+    with pytest.raises(ConfigError, match="write header:NAME"):
+        ServiceConfig(session_fields=["header:x-session-id\n"])
+
+
 def test_no_error_quotes_the_file(tmp_path: Path) -> None:
     """The line that is amiss may hold a password; its place is said instead."""
     path = tmp_path / "a.yaml"
@@ -209,7 +240,9 @@ def test_no_error_quotes_the_file(tmp_path: Path) -> None:
     assert "hunter2" not in str(failed.value)
 
 
-@pytest.mark.parametrize("value", ["2026-02-30", "0b_", "[" * 5000])
+@pytest.mark.parametrize(
+    "value", ["2026-02-30", "0b_", "[" * 5000, "!!int ''", "!!bool maybe", "!!timestamp x"]
+)
 def test_a_value_that_yaml_cannot_make_is_a_fault_of_the_settings(
     tmp_path: Path, value: str
 ) -> None:
@@ -222,9 +255,10 @@ def test_a_value_that_yaml_cannot_make_is_a_fault_of_the_settings(
         load_settings(env={"PROMPTGUARD_CONVERSATION__SYSTEM_PROMPT": value})
 
 
-def test_a_broken_project_file_of_someone_else_is_passed_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("body", [b"[[[", b"tool = 1", b"[[tool]]", b"# Andr\xe9"])
+def test_a_broken_project_file_of_someone_else_is_passed_over(tmp_path: Path, body: bytes) -> None:
     """It may not be ours; a missing name in our own file is."""
-    (tmp_path / "pyproject.toml").write_text("[[[")
+    (tmp_path / "pyproject.toml").write_bytes(body)
     assert read_source(None, {}, tmp_path).values == {}
     (tmp_path / "promptguard.yaml").write_text("service: {host: '${NOWHERE}'}\n")
     with pytest.raises(ConfigError, match=r"promptguard\.yaml: .*NOWHERE"):

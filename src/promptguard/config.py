@@ -11,7 +11,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
 
 from promptguard.errors import ConfigError
 from promptguard.setting_faults import readable
@@ -26,6 +34,8 @@ Names = Annotated[
     Sequence[str],
     BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
 ]
+# Equal mappings in one order, so that `config_hash` is the same for them.
+_SORTED = AfterValidator(lambda value: dict(sorted(value.items())))
 
 
 class EvaluationMode(StrEnum):
@@ -40,7 +50,8 @@ class _Settings(BaseModel):
     # A misspelt name must not be without effect. docs/settings_page.py writes the docstrings out.
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    def __init__(self, **values: Any) -> None:
+    # Positional, so that a file's unknown setting "self" is told like any other.
+    def __init__(self, /, **values: Any) -> None:
         is_inner = _is_inner.get()
         token = _is_inner.set(True)
         try:
@@ -65,7 +76,7 @@ class PriceConfig(_Settings):
 class EndpointConfig(_Settings):
     """How LLM endpoints are called, by judges and providers alike."""
 
-    base_urls: dict[str, str] = {}
+    base_urls: Annotated[dict[str, str], _SORTED] = {}
     """Address per provider name, over the built-in table (`ollama`, `openai`, ...)."""
     timeout_s: float = Field(default=30.0, gt=0, le=600)
     """Longest wait for one call."""
@@ -75,7 +86,7 @@ class EndpointConfig(_Settings):
     """Failures in a row after which an endpoint is left alone."""
     breaker_cooldown_s: float = Field(default=30.0, gt=0)
     """How long it is left alone."""
-    prices: dict[str, PriceConfig] = {}
+    prices: Annotated[dict[str, PriceConfig], _SORTED] = {}
     """Price per model, by the name it is configured under, over the shipped table."""
 
 
@@ -118,7 +129,7 @@ class PromptGuardConfig(_Settings):
     """`single` asks the first model, `parallel` all, `cascade` the next one where in doubt."""
     on_partial: Literal["raise", "continue"] = "raise"
     """What happens when one of several evaluations fails."""
-    weights: dict[str, float] = {}
+    weights: Annotated[dict[str, float], _SORTED] = {}
     """Weight per evaluation type, for the `weighted` strategy."""
     preset: Literal["strict", "balanced", "permissive"] = "balanced"
     """How much evidence the embedded judge takes: its false-positive budget."""
@@ -357,7 +368,7 @@ class ServiceConfig(_Settings):
     @field_validator("session_fields")
     @classmethod
     def _known_places(cls, places: Sequence[str]) -> Sequence[str]:
-        if not all(re.match(r"(header|body):[\w.-]+$", place) for place in places):
+        if not all(re.fullmatch(r"(header|body):[\w.-]+", place) for place in places):
             raise ValueError("write header:NAME or body:NAME.NAME")
         return places
 

@@ -77,8 +77,9 @@ def _read_place(path: str | Path | None, folder: Path) -> Source:
 
 
 def _read_yaml(path: Path) -> Source:
+    text = _text(path)
     try:
-        body = _parsed(_text(path)) or {}
+        body = _parsed(text) or {}
     except ConfigError as error:
         raise ConfigError(f"{path} is not valid YAML{error}.") from None
     if not isinstance(body, dict):
@@ -88,10 +89,11 @@ def _read_yaml(path: Path) -> Source:
 
 def _read_project(path: Path) -> Source:
     try:
-        body = tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError:
+        body = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return Source(values={}, where="")  # somebody else's file, and not ours to complain about
-    table = body.get("tool", {}).get("promptguard")
+    tools = body.get("tool")
+    table = tools.get("promptguard") if isinstance(tools, dict) else None
     if table is None:
         return Source(values={}, where="")
     where = f"{path} [tool.promptguard]"
@@ -116,8 +118,9 @@ def _parsed(text: str) -> Any:
         mark = error.problem_mark or error.context_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ConfigError(f"{place}; look for a colon, bracket or quote that is amiss") from None
-    except ValueError:
-        # What looks like a date or a number is made one, and 2026-02-30 is none.
+    except (ValueError, LookupError, AttributeError):
+        # What looks like a date or a number, or is tagged as one, is made one: 2026-02-30 is none,
+        # and neither is `!!int ""`.
         raise ConfigError("; quote what looks like a date or a number and is none") from None
     except (yaml.YAMLError, RecursionError):
         raise ConfigError("") from None
