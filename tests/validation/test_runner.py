@@ -15,6 +15,7 @@ from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import DataError, EvaluationError, InputError
 from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.llm import LlmJudge
+from promptguard.protocols import LayerJudgement, LayerTask
 from promptguard.runs.report import Manifest
 from promptguard.usage import Usage
 from promptguard.validation.contenders import Contender, Openers, Outcomes, dissected, engine
@@ -113,6 +114,65 @@ def test_cost_and_tool_content_are_judged_too() -> None:
     (found,) = run_cases((replace(case(0), messages=said),), (asked,), openers=openers)["asked"]
     assert {task.content for task in judge.asked} == {CALM, HOSTILE}
     assert found.cost_usd == pytest.approx(0.02)
+
+
+def test_a_turn_without_words_counts_as_a_turn() -> None:
+    """The turn that was flagged is one of those counted, also where a message was a picture."""
+    said = tuple(Message(role=Role.USER, content=text) for text in (CALM, "", HOSTILE))
+    judge = ScriptedJudge(default=ATTACK)
+    asked = Contender(name="asked", settings=PromptGuardConfig(evaluation_type="ayni_relational"))
+    openers = Openers(guard=lambda config: PromptGuard(config, judges=[judge]))
+    (found,) = run_cases((replace(case(0), messages=said[1:]),), (asked,), openers=openers)["asked"]
+    assert (found.risks, found.flagged_turn, found.turns) == ((0.0, 0.9), 2, 2)
+    (found,) = run_cases((replace(case(0), messages=said),), (asked,), openers=openers)["asked"]
+    assert (found.risks, found.flagged_turn) == ((0.9, 0.0, 0.9), 1)
+
+
+class Settling(ScriptedJudge):
+    """Answers by the text it is shown."""
+
+    def __init__(self, by_text: dict[str, Neutrosophic], *, threshold: float) -> None:
+        super().__init__()
+        self._by_text, self.decision_threshold = by_text, threshold
+
+    async def judge(self, task: LayerTask) -> LayerJudgement:
+        return replace(await super().judge(task), value=self._by_text[task.content])
+
+
+def test_each_layer_is_held_to_the_threshold_of_who_judged_it() -> None:
+    """A cascade blocks by the layer whose own judge finds an attack, be it not the falsest."""
+    first = Settling(
+        {CALM: Neutrosophic(0.3, 0.9, 0.3), HOSTILE: Neutrosophic(0.3, 0.1, 0.55)}, threshold=0.5
+    )
+    second = Settling({CALM: Neutrosophic(0.3, 0.1, 0.6)}, threshold=0.7)
+    said = (Message(role=Role.USER, content=CALM), Message(role=Role.TOOL, content=HOSTILE))
+    config = PromptGuardConfig(evaluation_type="ayni_relational", mode="cascade")
+
+    def opened(config: PromptGuardConfig) -> PromptGuard:
+        return PromptGuard(config, judges=[first, second])
+
+    asked = Contender(name="asked", settings=config)
+    given = (replace(case(0), messages=said),)
+    (found,) = run_cases(given, (asked,), openers=Openers(guard=opened))["asked"]
+    guard = opened(config)
+    metrics = guard.evaluate_sync(user=(CALM, HOSTILE))
+    guard.close_sync()
+    assert (metrics.decision, found.is_flagged, found.score) == ("block", True, 0.6)
+
+
+def test_a_type_that_failed_costs_only_the_contenders_that_ask_it() -> None:
+    """Where partial answers count, the other types were judged."""
+    judge = ScriptedJudge({"relational_structure": EvaluationError("down")}, default=ATTACK)
+    contenders = tuple(
+        Contender(
+            name=kind, settings=PromptGuardConfig(evaluation_type=kind, on_partial="continue")
+        )
+        for kind in ("ayni_relational", "relational_structure")
+    )
+    openers = Openers(guard=lambda config: PromptGuard(config, judges=[judge]))
+    found = run_cases((case(0),), contenders, openers=openers)
+    assert [found[one.name][0].is_flagged for one in contenders] == [True, False]
+    assert [bool(found[one.name][0].error) for one in contenders] == [False, True]
 
 
 def test_a_case_that_could_not_be_judged_has_its_cost() -> None:

@@ -14,7 +14,7 @@ from promptguard.conversation import Message, Role
 from promptguard.core.ensemble import merge
 from promptguard.core.layers import LayerPriority
 from promptguard.core.prompt import PromptInput
-from promptguard.errors import InputError, ModelError, PromptGuardError
+from promptguard.errors import EvaluationError, InputError, ModelError, PromptGuardError
 from promptguard.evaluators.metrics import LayerResult, ReciprocityMetrics
 from promptguard.risk.ledger import mode_named
 from promptguard.turns.input import Step, steps_of
@@ -170,12 +170,7 @@ class _PromptJudge:
         self, case: Case, error: PromptGuardError, before: Mapping[str, Usage]
     ) -> tuple[Outcome, ...]:
         return tuple(
-            Outcome(
-                index=case.index,
-                contender=name,
-                cost_usd=self._cost_since(before, config),
-                error=str(error),
-            )
+            replace(_unjudged(case, name, error), cost_usd=self._cost_since(before, config))
             for name, config in self._contenders
         )
 
@@ -205,19 +200,28 @@ class _PromptJudge:
         turns: Sequence[tuple[int, ReciprocityMetrics]],
         turn_ms: float,
     ) -> Outcome:
-        judged_turns = [(turn, *_falsehood_of(metrics, config)) for turn, metrics in turns]
-        flagged = next((turn for turn, falsehood, bar in judged_turns if falsehood >= bar), None)
+        try:
+            found = {turn: _falsehoods_of(metrics, config) for turn, metrics in turns}
+        except EvaluationError as error:
+            return _unjudged(case, name, error)
+        flagged = next((turn for turn in found if any(f >= bar for f, bar in found[turn])), None)
+        worst = {turn: max(falsehood for falsehood, _ in found[turn]) for turn in found}
         # Who asks only some of the types would have been faster than this.
         is_measured = len(config.evaluation_types) == len(self._types)
         return Outcome(
             index=case.index,
             contender=name,
-            score=max(falsehood for _, falsehood, _ in judged_turns),
+            score=max(worst.values()),
             is_flagged=flagged is not None,
             flagged_turn=flagged,
-            risks=tuple(falsehood for _, falsehood, _ in judged_turns),
-            turn_ms=(round(turn_ms, 3),) * len(judged_turns) if is_measured else (),
+            # A turn without words was not asked about, and is a turn all the same.
+            risks=tuple(worst.get(n, 0.0) for n in range(1, len(steps_of(case.messages)) + 1)),
+            turn_ms=(round(turn_ms, 3),) * len(found) if is_measured else (),
         )
+
+
+def _unjudged(case: Case, contender: str, error: PromptGuardError) -> Outcome:
+    return Outcome(index=case.index, contender=contender, error=str(error))
 
 
 def _question_of(config: PromptGuardConfig, types: tuple[str, ...]) -> PromptGuardConfig:
@@ -232,15 +236,20 @@ def _question_of(config: PromptGuardConfig, types: tuple[str, ...]) -> PromptGua
     )
 
 
-def _falsehood_of(metrics: ReciprocityMetrics, config: PromptGuardConfig) -> tuple[float, float]:
-    """Return the falsehood that `config` sees in the worst user layer, and its threshold."""
+def _falsehoods_of(
+    metrics: ReciprocityMetrics, config: PromptGuardConfig
+) -> tuple[tuple[float, float], ...]:
+    """Return the falsehood that `config` sees in each user layer, and that layer's threshold."""
     layers = metrics.per_layer.values()
-    users = [layer for layer in layers if layer.priority is LayerPriority.USER]
-    return max(_layer_falsehood(layer, config) for layer in users)
+    users = (layer for layer in layers if layer.priority is LayerPriority.USER)
+    return tuple(_layer_falsehood(layer, config) for layer in users)
 
 
 def _layer_falsehood(layer: LayerResult, config: PromptGuardConfig) -> tuple[float, float]:
     asked = [one for one in layer.evaluations if one.evaluation_type in config.evaluation_types]
+    if not asked:
+        # Where partial answers count, those to the other contenders' types stand.
+        raise EvaluationError(f"No judge could judge the {layer.name} layer.")
     values = {one.evaluation_type: one.value for one in asked}
     bar = config.decision_threshold
     falsehood = merge(config.ensemble_strategy, values, config.weights).falsehood
