@@ -18,7 +18,7 @@ from promptguard.errors import ModelError
 from promptguard.model.artifact import Artifact, open_artifact
 from promptguard.model.gloss import hash_of
 from promptguard.model.network import ASSISTANT, Network, Window, sigmoid
-from promptguard.model.readers import Readers
+from promptguard.model.readers import MAX_CHARS, Readers
 from promptguard.model.reading import GLOSS, QUICK, THOROUGH
 
 ENGLISH = ("attack", "bread", "water")
@@ -101,6 +101,14 @@ def test_english_is_read_as_it_stands(readers: Readers) -> None:
     (reading,) = readers.read_messages(["attack bread water"])
     assert math.isclose(reading.attack, sigmoid(RESTING + TELLING), rel_tol=1e-5)
     assert reading.readers == (QUICK,)
+
+
+def test_a_text_that_is_not_read_whole_has_no_gloss(readers: Readers) -> None:
+    """A gloss of its head would speak for the end as well."""
+    long = TEXT + " " * MAX_CHARS
+    (within, beyond) = readers.read_messages([long[:MAX_CHARS], f"{long}bread"])
+    assert within.readers == (QUICK, GLOSS)
+    assert beyond.readers == (QUICK,)
 
 
 def test_a_document_is_read_without_a_gloss(readers: Readers) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,15 @@ from hypothesis import strategies as st
 from tiny_model import RESTING, TELLING, WORDS, write_model
 
 from promptguard.conversation import Message, Role
-from promptguard.model.network import MAX_WINDOWS, STRIDE, WINDOW, Window, WindowLogits, sigmoid
+from promptguard.model.network import (
+    MAX_WINDOWS,
+    STRIDE,
+    TASK_TOKENS,
+    WINDOW,
+    Window,
+    WindowLogits,
+    sigmoid,
+)
 from promptguard.model.readers import Readers
 from promptguard.model.reading import MessageReading
 from promptguard.turns.segments import SEGMENT_CHARS
@@ -233,6 +242,48 @@ def test_of_a_long_text_the_thorough_reader_reads_the_worst_window(
     reading = fresh.read_messages(["bread " * 700 + "harm " + "bread " * 700], thorough=True)[0]
     assert reading.windows > 5
     assert len(runs) == 1
+
+
+@pytest.mark.parametrize("padding", ["bread ", "the bread and water of a b c d e f g h i . "])
+def test_the_place_of_the_worst_window_holds_what_it_found(encoder: Readers, padding: str) -> None:
+    """However often the text repeats the words with which that window begins."""
+    text = padding * (3000 // len(padding.split())) + "harm "
+    (message,) = encoder.read_messages([text])
+    assert "harm" in text[message.start : message.end]
+    (whole,) = encoder.read_messages(["bread harm"])
+    assert (whole.start, whole.end) == (0, len("bread harm"))
+
+
+def test_the_place_of_a_document_is_that_of_its_worst_window(
+    encoder: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is put in behind words that repeat is what is pointed at."""
+    fresh = Readers(encoder.artifact)
+    quick = fresh._open().quick
+    order = fresh._tokens("harm").ids[0]
+    run = quick.run
+
+    def told(windows: list[Window]) -> list[WindowLogits]:
+        found = zip(run(windows), windows, strict=True)
+        return [replace(out, document=float(order in ids)) for out, (ids, _) in found]
+
+    monkeypatch.setattr(quick, "run", told)
+    text = "bread " * 3000 + "harm "
+    (reading,) = fresh.read_documents([text], task="water")
+    assert "harm" in text[reading.start : reading.end]
+
+
+def test_a_document_that_fills_every_window_is_whole(encoder: Readers) -> None:
+    """Only one with a token more is cut."""
+    body = WINDOW - TASK_TOKENS - 3
+    length = body + (MAX_WINDOWS - 1) * (body * 3 // 4)
+    readings = encoder.read_documents(
+        ["bread " * length, "bread " * (length + 1)], task="water " * TASK_TOKENS
+    )
+    assert [(one.windows, one.is_truncated) for one in readings] == [
+        (MAX_WINDOWS, False),
+        (MAX_WINDOWS, True),
+    ]
 
 
 def test_a_document_is_read_beside_the_task(encoder: Readers) -> None:

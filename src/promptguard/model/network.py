@@ -115,13 +115,19 @@ def document_windows(
 ) -> list[Window]:
     """Cut untrusted content into windows, each behind what the user asked for, shortened."""
     asked = [CLS, *shorten(task, TASK_TOKENS), SEP]
-    body = WINDOW - len(asked) - 1
-    starts = starts_of(len(ids), body, body * 3 // 4)
+    body, stride = _document_steps(task)
+    starts = starts_of(len(ids), body, stride)
     windows = []
     for index in spread(len(starts), limit):
         part = [*ids[starts[index] : starts[index] + body], SEP]
         windows.append(([*asked, *part], [USER] * len(asked) + [TOOL] * len(part)))
     return windows
+
+
+def is_document_cut(task: Sequence[int], length: int, limit: int = MAX_WINDOWS) -> bool:
+    """Say whether content of `length` tokens needs more windows behind `task` than are judged."""
+    body, stride = _document_steps(task)
+    return length > body + (limit - 1) * stride
 
 
 def answers_window(
@@ -174,6 +180,12 @@ def context_window(said: Said, system: Sequence[int] = ()) -> Window:
         tokens += piece
         speakers += [_SPEAKERS[said[index][0]]] * len(piece)
     return tokens, speakers
+
+
+def _document_steps(task: Sequence[int]) -> tuple[int, int]:
+    """Return how much of a document fits behind a task, and how far its windows lie apart."""
+    body = WINDOW - min(len(task), TASK_TOKENS) - 3  # CLS, and SEP behind either part
+    return body, body * 3 // 4
 
 
 def _opening(system: Sequence[int]) -> list[int]:

@@ -28,6 +28,7 @@ from promptguard.model.artifact import (
 from promptguard.model.gloss import Glossary, load_glossary
 from promptguard.model.network import (
     MAX_WINDOWS,
+    SEP,
     USER,
     WINDOW,
     Floats,
@@ -41,6 +42,7 @@ from promptguard.model.network import (
     context_window,
     document_windows,
     is_cut,
+    is_document_cut,
     load_word_pairs,
     message_windows,
     shown_from,
@@ -193,7 +195,7 @@ class Readers:
         alone = self.artifact.manifest.calibration["attack"].alone
         each = alone.probabilities(read.attack)
         ids = read.tokens.ids
-        start, end = self._place(read.tokens, read.windows, read.worst)
+        start, end = _place(read.tokens, read.windows[read.worst][1:-1])
         return MessageReading(
             attack=attack,
             manipulative=manipulative,
@@ -238,7 +240,8 @@ class Readers:
 
     def _gloss(self, text: str) -> str | None:
         glossary = self._open().glossary
-        return None if glossary is None else glossary.gloss(text[:MAX_CHARS])
+        # Of a longer text the readers see the end as well, which a gloss of its head leaves out.
+        return glossary.gloss(text) if glossary is not None and len(text) <= MAX_CHARS else None
 
     def _glossed_talk(self, talk: Sequence[Message], said: Said) -> Said | None:
         """Return the user's turns glossed, None where none of them is.
@@ -276,26 +279,16 @@ class Readers:
         word = None if further is None else (further.document,)
         (order,) = self._blended(("document",), (quick[worst],), word)
         # Each window begins with the user's request, which is not part of the document.
-        body = [[*ids[ids.index(102) + 1 :]] for ids, _ in windows]
-        start, end = self._place(tokens, [[0, *ids] for ids in body], worst)
+        ids, _ = windows[worst]
+        start, end = _place(tokens, ids[ids.index(SEP) + 1 : -1])
         return DocumentReading(
             order=order,
             windows=len(windows),
             start=start,
             end=end,
-            is_truncated=len(windows) >= MAX_WINDOWS or len(text) > MAX_CHARS,
+            is_truncated=is_document_cut(task, len(tokens.ids)) or len(text) > MAX_CHARS,
             readers=_asked(further),
         )
-
-    def _place(self, tokens: _Tokens, windows: list[list[int]], worst: int) -> tuple[int, int]:
-        """Return the characters of a window, found by its first tokens' place in the text."""
-        if len(windows) == 1 or not tokens.ids:
-            return 0, tokens.offsets[-1][1] if tokens.offsets else 0
-        body = windows[worst][1:-1]
-        size = len(body)
-        last = len(tokens.ids) - size
-        begin = next((i for i in range(max(0, last) + 1) if tokens.ids[i : i + 12] == body[:12]), 0)
-        return tokens.offsets[begin][0], tokens.offsets[min(begin + size, len(tokens.ids)) - 1][1]
 
     def _run(self, window: Window, thorough: bool) -> tuple[WindowLogits, WindowLogits | None]:
         (quick,) = self._open().quick.run([window])
@@ -338,6 +331,16 @@ def shared_readers() -> Readers:
 
 def _spoken(ids: list[int]) -> Window:
     return ids, [USER] * len(ids)
+
+
+def _place(tokens: _Tokens, body: list[int]) -> tuple[int, int]:
+    """Return the characters of a window's `body`, found by its tokens' place in the text."""
+    size = len(body)
+    if size == len(tokens.ids):
+        return 0, tokens.offsets[-1][1] if tokens.offsets else 0
+    # All of its tokens: a text may repeat those that a window begins with.
+    begin = next(at for at in range(len(tokens.ids)) if tokens.ids[at : at + size] == body)
+    return tokens.offsets[begin][0], tokens.offsets[begin + size - 1][1]
 
 
 def _texts(pair: AnswerPair) -> tuple[str, str, str, str]:
