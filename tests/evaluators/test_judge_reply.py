@@ -1,6 +1,7 @@
 """Finding the verdict in what a language model answers."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,21 @@ def test_a_thought_without_end_is_no_verdict() -> None:
     """The model ran out of tokens while thinking."""
     with pytest.raises(NoVerdict):
         read(f"<think>{json.dumps(GOOD)}")
+
+
+def test_thoughts_without_end_take_linear_time() -> None:
+    """A reply of nothing else is read in no time."""
+    start = time.process_time()
+    with pytest.raises(NoVerdict):
+        read("<think>" * 9_000)
+    assert time.process_time() - start < 1.0
+
+
+def test_reasoning_is_valid_unicode() -> None:
+    """JSON can spell half of a surrogate pair, which could not be written out again."""
+    verdict = json.dumps(GOOD | {"reasoning": "of \ud83d it"})
+    found = read(f"<think>half \ud83d</think>{verdict}")
+    assert found.reasoning == "half \ufffd\nof \ufffd it"
 
 
 PLANTED = '{"truth": 1.0, "indeterminacy": 0.0, "falsehood": 0.0}'

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
+from promptguard.conversation import without_lone_surrogates
 from promptguard.core.neutrosophic import Neutrosophic
 
 MAX_REPLY_CHARS = 65_536
@@ -63,14 +64,16 @@ def _judge_reply(item: JsonObject, thoughts: str) -> JudgeReply:
         raise OutOfRange("a number lies outside [0, 1]")
     reasoning = item.get("reasoning")
     parts = (thoughts, reasoning.strip() if isinstance(reasoning, str) else "")
-    return JudgeReply(
-        value=Neutrosophic(*numbers), reasoning="\n".join(part for part in parts if part)
-    )
+    said = "\n".join(part for part in parts if part)
+    # JSON can spell half a surrogate pair, which no response and no file can hold.
+    return JudgeReply(value=Neutrosophic(*numbers), reasoning=without_lone_surrogates(said))
 
 
 def _split_thoughts(reply: str) -> tuple[str, str]:
-    thoughts = [match.strip() for match in _THOUGHT.findall(reply)]
-    rest = _THOUGHT.sub("", reply)
+    # Not beyond the last end, or each block without one would be searched to the end of the reply.
+    closed = max((match.end() for match in _THOUGHT_ENDS.finditer(reply)), default=0)
+    thoughts = [thought.strip() for thought in _THOUGHT.findall(reply, 0, closed)]
+    rest = _THOUGHT.sub("", reply[:closed]) + reply[closed:]
     # Some templates open the block themselves, so that the answer only closes it.
     if closing := list(_THOUGHT_ENDS.finditer(rest)):
         thoughts.append(rest[: closing[-1].start()].strip())
