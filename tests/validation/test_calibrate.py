@@ -153,6 +153,27 @@ def test_new_budgets_replace_old_ones_and_drop_those_that_contradict() -> None:
     assert "300 benign" in again.fitted_on
 
 
+def test_a_prior_without_cases_is_not_above_that_of_a_larger_budget() -> None:
+    """A few documents speak for a large budget alone; the small one must not be the laxer."""
+    scores = np.random.default_rng(1).random(300).tolist()
+    traces = [
+        trace(n, [{"semantic": score} | ({"document": 3.0 + score} if n < 30 else {})])
+        for n, score in enumerate(scores)
+    ]
+    found = [calibrate_priors(traces, WEIGHTS, share) for share in (0.01, 0.1)]
+    assert Kind.DOCUMENT not in found[0].bounds
+    small, large = with_budgets(WEIGHTS, found, "x").budgets
+    assert (small.share, large.share) == (0.01, 0.1)
+    assert small.document <= large.document
+    assert large.document == found[1].budget.document
+
+
+def test_a_policy_that_blocks_everything_has_no_prior() -> None:
+    """It is refused with the reason."""
+    with pytest.raises(DataError, match="blocks everything"):
+        calibrate_priors([trace(0, [{"fil": 0.1}])], WEIGHTS, 0.5, mode=Mode.SAFE)
+
+
 @pytest.mark.parametrize(("old", "new"), [("1.2.9", "1.2.10"), ("7", "8"), ("beta", "beta.1")])
 def test_versions_count_up(old: str, new: str) -> None:
     """Each written file has its own."""

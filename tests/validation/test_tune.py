@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ from promptguard.risk.weights import Priors, Weights, load_weights, shipped_weig
 from promptguard.validation.calibrate import weights_to_toml, write_weights
 from promptguard.validation.fit import fit, fit_memory, quality_of
 from promptguard.validation.score_matrix import VETO, kind_peaks, matrix_of, peaks
-from promptguard.validation.score_trace import Kind, nats_by_kind, turn_odds
+from promptguard.validation.score_trace import Kind, is_blocked, nats_by_kind, turn_odds
 from promptguard.validation.tune import tune
+from promptguard.verdict import Mode
 
 SHIPPED = shipped_weights()
 NAMES = ("semantic", "context", "fil", "keywords")
@@ -134,6 +136,29 @@ def test_too_little_data_is_refused_with_the_number_needed() -> None:
     """Fifty of each is the least."""
     with pytest.raises(DataError, match="at least 50"):
         tune(noisy_traces(60, seed=1, telling="fil", noise="keywords"), SHIPPED)
+
+
+@pytest.mark.parametrize("pairs", ["x", "xyz"])
+def test_too_few_pairs_are_refused(pairs: str) -> None:
+    """What belongs together stays together, so that a part may be left with nothing."""
+    traces = [
+        replace(each, group=pairs[each.index % len(pairs)])
+        for each in noisy_traces(120, seed=1, telling="fil", noise="keywords")
+    ]
+    with pytest.raises(DataError, match="too few pairs"):
+        tune(traces, SHIPPED, passes=1)
+
+
+def test_a_tuned_budget_is_kept_where_cases_are_alike() -> None:
+    """Those that stand at the threshold together pass together."""
+    traces = [
+        trace(n, [{"fil": 0.9 if n % 2 else 0.5 if n < 40 else 0.1}], is_attack=bool(n % 2))
+        for n in range(400)
+    ]
+    tuned = tune(traces, SHIPPED, folds=3, passes=2)
+    priors = tuned.weights.priors_for(0.01)
+    bar = tuned.weights.modes.odds_of(Mode.CRITICAL)
+    assert sum(is_blocked(each, tuned.weights, priors, bar) for each in traces[::2]) <= 2
 
 
 def test_weights_survive_being_written(tmp_path: Path) -> None:

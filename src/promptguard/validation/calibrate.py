@@ -21,6 +21,8 @@ from promptguard.validation.score_trace import Kind, ScoreTrace, is_blocked, nat
 from promptguard.verdict import Mode
 
 CONFIDENCE = 0.95
+# Below the prior that blocks a case, by more than a weights file rounds off.
+HAIR = 1e-6
 _DIGITS = 6
 
 
@@ -138,6 +140,8 @@ def calibrate_priors(
     Attacks are left out. DataError where there are too few of every kind, or where the rules'
     veto alone exceeds the budget.
     """
+    if mode is Mode.SAFE:
+        raise DataError("A policy that blocks from SAFE on blocks everything; no prior can help.")
     bar = weights.modes.odds_of(mode)
     benign = [trace for trace in traces if not trace.is_attack]
     by_kind: dict[Kind, list[float]] = {kind: [] for kind in Kind}
@@ -157,8 +161,8 @@ def calibrate_priors(
             f"more than a budget of {share:.2%}; no prior can keep it. Look at the rules, or raise "
             "the budget."
         )
-    # Just below the prior that blocks the case at the threshold.
-    found = {kind.value: bar - bound.threshold - 1e-6 for kind, bound in bounds.items()}
+    # The case at the threshold is let pass: the promise is about what exceeds it.
+    found = {kind.value: bar - bound.threshold - HAIR for kind, bound in bounds.items()}
     priors = weights.priors_for(share).model_copy(update=found)
     return CalibratedPriors(
         share=share,
@@ -193,9 +197,10 @@ def calibrate_falsehood(benign: Sequence[Outcome], share: float) -> Conformal:
 def with_budgets(weights: Weights, found: Sequence[CalibratedPriors], note: str) -> Weights:
     """Return the weights with the calibrated points, and those old ones that still fit in.
 
-    A larger budget never has a lower prior; an old point that would break this goes.
+    A larger budget never has a lower prior; an old point that would break this goes, and a prior
+    that was kept for want of cases is lowered.
     """
-    new = {each.share: each.budget for each in found}
+    new = _in_order(found)
     kept = dict(new)
     for old in weights.budgets:
         if old.share not in kept and all(_is_in_order(old, each) for each in new.values()):
@@ -207,6 +212,19 @@ def with_budgets(weights: Weights, found: Sequence[CalibratedPriors], note: str)
             "fitted_on": f"{weights.fitted_on}; {note}",
         }
     )
+
+
+def _in_order(found: Sequence[CalibratedPriors]) -> dict[float, BudgetPriors]:
+    """Return the calibrated points by share; none has a higher prior than a larger budget."""
+    points: dict[float, BudgetPriors] = {}
+    above: BudgetPriors | None = None
+    for each in sorted(found, key=lambda each: -each.share):
+        point = each.budget
+        if above is not None:
+            lowest = {kind.value: min(getattr(point, kind), getattr(above, kind)) for kind in Kind}
+            point = point.model_copy(update=lowest)
+        points[each.share] = above = point
+    return points
 
 
 def _is_in_order(one: BudgetPriors, other: BudgetPriors) -> bool:

@@ -20,7 +20,7 @@ from promptguard.fil.fitting import (
 )
 from promptguard.risk.weights import PRESETS, BudgetPriors, Weights
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
-from promptguard.validation.calibrate import conformal, least_cases, next_version
+from promptguard.validation.calibrate import HAIR, conformal, least_cases, next_version
 from promptguard.validation.dataset import Case
 from promptguard.validation.fit import (
     PASSES,
@@ -75,7 +75,7 @@ def tune(
 ) -> Tuned:
     """Fit weights and measure them by cross-validation; conversations of a pair stay together.
 
-    DataError says how many conversations are missing where there are too few.
+    DataError says what is missing where there are too few conversations, or too few pairs.
     """
     _require_enough(traces)
     is_attack = np.array([trace.is_attack for trace in traces])
@@ -122,6 +122,11 @@ class _Unseen:
     ) -> None:
         out = set(held)
         rest = [trace for place, trace in enumerate(traces) if place not in out]
+        if not held or len({trace.is_attack for trace in rest}) < 2:
+            raise DataError(
+                "The conversations belong to too few pairs for some to be held out; give more "
+                "pairs, or ask for fewer folds."
+            )
         matrix = matrix_of(rest, present)
         weights = fit(matrix, present, passes=passes)
         priors = blocking_priors(matrix, weights, present)
@@ -212,7 +217,9 @@ def _budgets(
         # A threshold at the veto's own value means that the rules alone exceed the budget.
         if Kind.FIRST not in bounds or any(b.threshold > VETO / 2 for b in bounds.values()):
             continue
-        moved = {kind: getattr(centre, kind) + bar - b.threshold for kind, b in bounds.items()}
+        moved = {
+            kind: getattr(centre, kind) + bar - b.threshold - HAIR for kind, b in bounds.items()
+        }
         first = moved[Kind.FIRST]
         found.append(
             BudgetPriors(
