@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from promptguard.config import PolicyConfig
 from promptguard.errors import ConfigError
 from promptguard.risk.ledger import action_for, content_action, locks, risk_of
-from promptguard.risk.weights import SignalWeight, load_weights, shipped_weights
+from promptguard.risk.weights import SignalWeight, Weights, load_weights, shipped_weights
 from promptguard.verdict import Action, Mode
 
 
@@ -66,6 +67,26 @@ def test_without_the_model_the_rules_block_by_themselves() -> None:
     assert risk_of(lowest + alone.signals["fil"].nats(0.6)) < start
     assert risk_of(priors.document + alone.documents["rules"].nats(0.7)) >= start
     assert alone.for_rules_alone(priors, 0.7) == alone
+
+
+def test_without_the_model_the_rules_block_in_later_turns_too() -> None:
+    """A weight that suffices in a first turn may have another scale in a talk."""
+    weights = shipped_weights()
+    strong = SignalWeight(link="linear", scale=50.0, later=0.1, limit=60.0)
+    weights = weights.model_copy(update={"signals": weights.signals | {"fil": strong}})
+    priors = weights.priors_for(0.01)
+    alone = weights.for_rules_alone(priors, 0.7).signals["fil"]
+    for turn, prior in ((1, priors.first), (2, priors.later)):
+        assert risk_of(prior + alone.nats(0.7, turn=turn)) >= weights.modes.CRITICAL
+
+
+@pytest.mark.parametrize(("mode", "start"), [("UNSAFE", 1.0), ("CAUTIOUS", 0.0), ("UNSAFE", 1.2)])
+def test_a_mode_begins_between_no_risk_and_certainty(mode: str, start: float) -> None:
+    """Neither 0 nor 1 has the log-odds that priors are reckoned from."""
+    body = shipped_weights().model_dump()
+    body["modes"][mode] = start
+    with pytest.raises(ValidationError, match=mode):
+        Weights.model_validate(body)
 
 
 @pytest.mark.parametrize("link", ["linear", "logit"])

@@ -18,6 +18,8 @@ from promptguard.setting_faults import readable
 from promptguard.verdict import Evidence, Mode, SignalScore
 
 _HAIR = 1e-6  # above the line, whatever rounding does
+# A risk of 0 or 1 has no log-odds.
+_Start = Annotated[float, Field(gt=0, lt=1)]
 PRESETS = {"strict": 0.1, "balanced": 0.01, "permissive": 0.002}
 
 
@@ -77,11 +79,11 @@ class MemoryWeights(_Part):
 class ModeWeights(_Part):
     """The risk from which each mode holds, and how far below it must fall to be left."""
 
-    CAUTIOUS: float
-    ELEVATED: float
-    SUSPECT: float
-    CRITICAL: float
-    UNSAFE: float
+    CAUTIOUS: _Start
+    ELEVATED: _Start
+    SUSPECT: _Start
+    CRITICAL: _Start
+    UNSAFE: _Start
     hysteresis: float = Field(ge=0, lt=0.2)
 
     def starts(self) -> tuple[tuple[Mode, float], ...]:
@@ -229,7 +231,9 @@ class Weights(_Part):
     def _decisive(self, weight: SignalWeight, prior: float, block_at: float) -> SignalWeight:
         """Return the weight raised so far that a score of `block_at` alone reaches the block."""
         needed = self.modes.odds_of(Mode.CRITICAL) - prior + _HAIR
-        if weight.link != "linear" or weight.nats(block_at) >= needed:
+        # A later turn may have a scale of its own.
+        least = min(weight.nats(block_at), weight.nats(block_at, turn=2))
+        if weight.link != "linear" or least >= needed:
             return weight
         scale = needed / block_at
         # The limit must not cut the raised scale off again.
