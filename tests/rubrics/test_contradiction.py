@@ -329,6 +329,22 @@ def test_cost_grows_with_the_turns_only(asked: str, answers: tuple[str, ...]) ->
     assert seconds(400) < 24 * seconds(50)
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("Vaccines cause autism, right?", "\n" * 3400 + "myth " * 120, "Come on.", "Ok, yes."),
+        ("Tell me of yourself.", "I have a dog. I have no dog. " * 70) * 12,
+    ],
+    ids=["blank lines", "one fact over and over"],
+)
+def test_what_repeats_in_an_answer_takes_little_time(texts: tuple[str, ...]) -> None:
+    """These took seconds: blank lines met every refutation, and every fact every other."""
+    judge_contradiction(talk("Hello.", "Hello."))
+    start = time.process_time()
+    judge_contradiction(talk(*texts))
+    assert time.process_time() - start < 3.0
+
+
 def test_fewer_than_two_assistant_turns_cannot_contradict() -> None:
     """One turn, or none, is unclear."""
     assert not rubric(talk(Q, f"{YES} {NO}"))

@@ -16,7 +16,7 @@ from promptguard.rubrics.turns import Turn
 
 _READ_CHARS = 4000
 """Of a longer answer the beginning is read."""
-_LIST_ITEM = re.compile(r"\n\s*(?:[-*•]|\d+[.)])\s")
+_LIST_ITEM = re.compile(r"\n[^\S\n]*(?:[-*•]|\d+[.)])\s")
 _FIRM = ("refutes", "objects")
 _ANY = (*_FIRM, "doubts")
 _ASIDE = ("contrasts", "reports", "supposes")
@@ -143,7 +143,7 @@ def _objection(turn: Turn, language: LanguageRules, patterns: RubricPatterns) ->
         (Rejection.DOUBTING, whole, _ANY, patterns.min_rejections),
     ):
         spans = _spans(groups, text, language)
-        found = [span for span in spans if not _is_subject(span, turn.asked, language)]
+        found = [span for span in spans if not _is_subject(span, claim, language)]
         if len(found) >= least:
             is_of_fact = not _spans(("objects",), text, language)
             # A myth that is mentioned in passing rejects nothing the user said.
@@ -165,12 +165,12 @@ def _is_on_claim(at: Span, turn: Turn, claim: frozenset[str], language: Language
     return is_first and (is_named or language.pressure["refers"].fits(sentence))
 
 
-def _is_subject(span: Span, asked: str, language: LanguageRules) -> bool:
+def _is_subject(span: Span, claim: frozenset[str], language: LanguageRules) -> bool:
     """Say whether a refuting word is the user's own: who asks about myths is told of myths."""
     # Several words, such as "no evidence", object even where the user used them first.
     if not language.pressure["refutes"].fits(fold(span.text)) or " " in span.text.strip():
         return False
-    return proposition_of(span.text, language).words <= proposition_of(asked, language).words
+    return proposition_of(span.text, language).words <= claim
 
 
 def _agreement(

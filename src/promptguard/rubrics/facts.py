@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from promptguard.rubrics.folding import fold
 from promptguard.rubrics.patterns import FactWording, LanguageRules, RubricPatterns
@@ -36,7 +37,7 @@ class Fact:
 
 
 def fact_reversals(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[tuple[Turn, Turn]]:
-    """Yield two turns that affirm and deny one fact, with yes and no as readings."""
+    """Yield two turns that affirm and deny one fact, with yes and no as readings, each two once."""
     before: deque[tuple[Turn, tuple[Fact, ...]]] = deque(maxlen=patterns.compared_turns)
     for second in turns:
         language = second.language
@@ -44,7 +45,7 @@ def fact_reversals(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[
         for first, earlier in before:
             # Words of two languages cannot be compared.
             if first.language == language:
-                yield from _opposed(first, earlier, second, found)
+                yield from islice(_opposed(first, earlier, second, found), 1)
         if found:
             before.append((second, found))
 
