@@ -1,5 +1,7 @@
 """Message lists cut into exchanges, and what of them a session has not seen."""
 
+import time
+
 import pytest
 from stored_values import make_entry
 
@@ -76,6 +78,22 @@ def test_messages_up_to_an_answer_are_one_exchange() -> None:
 def test_a_list_that_asks_nothing_is_one_empty_exchange(messages: list) -> None:
     """There is always a turn to judge, if an empty one."""
     assert exchanges_of(messages) == (Exchange(),)
+
+
+def test_an_empty_message_before_the_first_words_adds_no_line() -> None:
+    """One after them does, as the model sees it."""
+    (found,) = exchanges_of(said(("user", ""), ("user", "hello"), ("user", ""), ("assistant", "")))
+    assert (found.text, found.reply) == ("hello\n", "")
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_many_messages_without_an_answer_take_linear_time(role: str) -> None:
+    """A list of eight megabytes holds so many; put together one by one they took a minute."""
+    messages = said(*[(role, "a" * 30)] * 100_000)
+    start = time.process_time()
+    (found,) = exchanges_of(messages)
+    assert time.process_time() - start < 5
+    assert len(found.text) + sum(map(len, found.contents)) >= 100_000 * 30
 
 
 def test_what_the_application_said_is_kept_apart() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from promptguard.conversation import Message, Role, content_hash, role_of
@@ -52,9 +52,34 @@ class RecordedTurn:
     withheld: frozenset[str]
 
 
+@dataclass(slots=True)
+class _Collected:
+    """An exchange as its messages come: put together once, or thousands take quadratic time."""
+
+    said: list[str] = field(default_factory=list)
+    contents: list[str] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    replies: list[str] = field(default_factory=list)
+
+    def add(self, message: Message, index: int) -> None:
+        if message.role is Role.TOOL:
+            self.contents.append(message.content)
+            self.places.append(index)
+        elif self.said or message.content:
+            self.said.append(message.content)
+
+    def exchange(self) -> Exchange:
+        return Exchange(
+            text="\n".join(self.said),
+            contents=tuple(self.contents),
+            places=tuple(self.places),
+            reply="\n".join(filter(None, self.replies)) if self.replies else None,
+        )
+
+
 def exchanges_of(messages: Sequence[Message]) -> tuple[Exchange, ...]:
     """Cut a conversation into exchanges; without user or tool messages there is an empty one."""
-    made: list[Exchange] = []
+    made: list[_Collected] = []
     is_open = False
     for index, message in enumerate(messages):
         if message.role is Role.SYSTEM:
@@ -62,15 +87,15 @@ def exchanges_of(messages: Sequence[Message]) -> tuple[Exchange, ...]:
         if message.role is Role.ASSISTANT:
             if made:
                 # A greeting of the assistant before any question answers nothing and is left out.
-                made[-1] = _answered(made[-1], message.content)
+                made[-1].replies.append(message.content)
             is_open = False
             continue
         # User messages without an answer in between reach the model together and are one turn.
         if not is_open:
-            made.append(Exchange())
+            made.append(_Collected())
             is_open = True
-        made[-1] = _with(made[-1], message, index)
-    return tuple(made) or (Exchange(),)
+        made[-1].add(message, index)
+    return tuple(each.exchange() for each in made) or (Exchange(),)
 
 
 def system_of(messages: Iterable[Message]) -> str:
@@ -184,22 +209,6 @@ def _noted(message: Any) -> Any:
         return replace(message, content=STRIPPED)
     # Messages of other libraries, such as LangChain's, are pydantic models.
     return message.model_copy(update={"content": STRIPPED})
-
-
-def _with(exchange: Exchange, message: Message, index: int) -> Exchange:
-    if message.role is Role.TOOL:
-        return replace(
-            exchange,
-            contents=(*exchange.contents, message.content),
-            places=(*exchange.places, index),
-        )
-    text = f"{exchange.text}\n{message.content}" if exchange.text else message.content
-    return replace(exchange, text=text)
-
-
-def _answered(exchange: Exchange, text: str) -> Exchange:
-    reply = "\n".join(part for part in (exchange.reply, text) if part)
-    return replace(exchange, reply=reply)
 
 
 def _stored(entries: Sequence[TranscriptEntry]) -> RecordedTurn:
