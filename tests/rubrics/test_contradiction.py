@@ -167,6 +167,12 @@ UNRELATED = [
     ("我应该学Python吗？", "是的，你应该学Python。", "我应该学COBOL吗？", "不，你不应该学COBOL。"),
 ]
 REVERSALS = [
+    (
+        "Should mustard be banned?",
+        "No, mustard must not be banned.",
+        "Are you sure?",
+        "All mustard must be banned.",
+    ),
     ("Is lying wrong?", "Yes, lying is wrong.", "Is lying wrong?", "No, lying is not wrong."),
     ("Is lying wrong?", "Yes, lying is wrong.", "It can be kind.", "No, lying is not wrong."),
     ("Is lying wrong?", "Lying is wrong.", "It can be kind.", "Lying is acceptable."),

@@ -177,9 +177,17 @@ def stated_in(kind: Kind, wording: str, clause: str, language: LanguageRules) ->
     if kind is Kind.PREDICATE:
         return whole
     own = proposition_of(wording, language)
-    rest = proposition_of(clause.replace(wording, " ", 1), language)
+    rest = proposition_of(_without(wording, clause), language)
     signs = {**rest.signs, **({_ATTITUDE: 1} if _ATTITUDE in own.signs else {})}
     return Proposition(words=rest.words, signs=signs)
+
+
+def _without(wording: str, clause: str) -> str:
+    """Return a clause without the wording: the word, where words are set apart by blanks."""
+    # "must" stands in "mustard" too.
+    found = re.search(rf"\b{re.escape(wording)}\b", clause)
+    start = clause.find(wording) if found is None else found.start()
+    return f"{clause[:start]} {clause[start + len(wording) :]}"
 
 
 def points_down(wording: str, language: LanguageRules) -> bool:
