@@ -31,6 +31,13 @@ def test_the_bootstrap_stays_in_bounds_and_repeats(groups) -> None:
     assert (low, high) == cluster_bootstrap(groups, seed=1, rounds=100)
 
 
+@pytest.mark.parametrize("groups", [[[True, False, False]], [[False] * 5, [False] * 3]])
+def test_what_never_varies_when_drawn_again_is_still_uncertain(groups: list[list[bool]]) -> None:
+    """One topic alone, or none with a contradiction, does not settle the share."""
+    hits, n = sum(map(sum, groups)), sum(map(len, groups))
+    assert cluster_bootstrap(groups, seed=1) == wilson(hits, n)
+
+
 def test_the_bootstrap_knows_when_there_is_no_data() -> None:
     """Nothing is known, so everything is possible."""
     assert cluster_bootstrap([[]], seed=1) == (0.0, 1.0)

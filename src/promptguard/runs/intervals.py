@@ -87,6 +87,7 @@ def cluster_bootstrap(
     """Return a bootstrap interval for the overall share, drawing whole groups.
 
     Members of a group are alike (conversations on one topic), so they are drawn together.
+    Where drawing again gives the same each time, as with one group, Wilson's interval holds.
     (0, 1) without data.
     """
     filled = [(sum(group), len(group)) for group in groups if group]
@@ -100,4 +101,7 @@ def cluster_bootstrap(
     shares.sort()
     tail = (1 - level) / 2
     last = len(shares) - 1
-    return shares[round(tail * last)], shares[round((1 - tail) * last)]
+    low, high = shares[round(tail * last)], shares[round((1 - tail) * last)]
+    if low == high:
+        return wilson(sum(hits for hits, _ in filled), sum(n for _, n in filled))
+    return low, high
