@@ -95,6 +95,17 @@ def test_the_least_recently_used_entries_go_first(tmp_path: Path) -> None:
     assert cache.get("k599") is not None
 
 
+def test_no_more_entries_go_than_must(tmp_path: Path) -> None:
+    """However great they are: of a full cache nine tenths stay."""
+    clock = Clock()
+    cache = cache_at(tmp_path, clock)
+    for number in range(120):
+        clock.now += 0.001
+        cache.put(f"k{number}", judgement("x" * 10_000))
+    assert 0.85 * MEGABYTE <= cache.status().size_bytes <= MEGABYTE
+    assert cache.get("k119") is not None
+
+
 def test_an_entry_written_twice_is_counted_once(tmp_path: Path) -> None:
     """The total does not drift."""
     cache = cache_at(tmp_path)

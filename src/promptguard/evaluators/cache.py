@@ -27,7 +27,6 @@ _BUSY_S = 5.0
 _ROW_OVERHEAD_BYTES = 200
 # Below the limit, or every further entry would evict again.
 _EVICT_TO = 0.9
-_EVICT_BATCH = 256
 # The total is kept by triggers, so that every process sees one sum and no query scans the table.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS judgement (
@@ -120,14 +119,14 @@ class JudgementCache:
                 self._evict(db)
 
     def _evict(self, db: sqlite3.Connection) -> None:
-        while _total(db) > self._max_bytes * _EVICT_TO:
-            gone = db.execute(
-                "DELETE FROM judgement WHERE key IN "
-                "(SELECT key FROM judgement ORDER BY used LIMIT ?)",
-                (_EVICT_BATCH,),
-            )
-            if gone.rowcount <= 0:
-                return
+        surplus = _total(db) - self._max_bytes * _EVICT_TO
+        gone = []
+        for key, size in db.execute("SELECT key, size FROM judgement ORDER BY used"):
+            if surplus <= 0:
+                break
+            gone.append((key,))
+            surplus -= size
+        db.executemany("DELETE FROM judgement WHERE key = ?", gone)
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T], *, default: T) -> T:
         with self._lock:
