@@ -43,6 +43,7 @@ def test_an_older_format_is_read() -> None:
     state = SessionState.from_json(old)
     assert state.recent[0].turn_risk == 0.4
     assert state.ledger.entries == ()
+    assert SessionState.from_json('{"format": 1, "session_id": "s"}').recent == ()
 
 
 def test_topics_change_with_the_subject() -> None:

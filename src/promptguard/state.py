@@ -341,7 +341,7 @@ def _upgraded(body: dict[str, Any], found: int) -> dict[str, Any]:
     """
     if found >= FORMAT_VERSION:
         return body
-    stored = body.get("recent", ())
+    stored = body.get("recent", [])
     if not isinstance(stored, list) or not all(isinstance(record, dict) for record in stored):
         raise DataError("A stored session of an older format cannot be read.")
     recent = []

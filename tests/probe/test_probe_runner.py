@@ -1,12 +1,15 @@
 """Conversations with scripted targets, whole and interrupted."""
 
+import re
+from dataclasses import replace
+
 import pytest
 from scripted_targets import TOPICS, RuleTarget, pliable, steady, yields_to_accusation
 
 from promptguard.errors import ConfigError, DataError, InputError, ProviderError
 from promptguard.probe.journal import LOG, ProbeJournal
 from promptguard.probe.learning import Scores
-from promptguard.probe.record import ProbeRecord, record_from_json
+from promptguard.probe.record import ProbeRecord, record_from_json, record_to_json
 from promptguard.probe.runner import ProbePlan, run_probe
 from promptguard.probe.strategies import Strategy
 from promptguard.rubrics.contradiction import RubricVerdict
@@ -108,6 +111,27 @@ async def test_what_was_learned_is_there_in_the_next_run(tmp_path) -> None:
     assert later.scores != Scores()
 
 
+def test_scores_that_cannot_be_read_are_named(tmp_path) -> None:
+    """A folder in their place, or bytes that are no text, before a run is begun."""
+    latin = tmp_path / "latin.json"
+    latin.write_bytes(b'{"h\xe9sitant": {}}')
+    for scores, error, reason in (
+        (tmp_path, ConfigError, "Is a directory"),
+        (latin, DataError, "broken"),
+    ):
+        with pytest.raises(error, match=reason):
+            ProbeJournal(tmp_path / "run", scores=scores).begin(PLAN, "m")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("folder", ["mine", "mine/run"])
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, folder) -> None:
+    """A file stands where the folder should be."""
+    (tmp_path / "mine").write_text("x")
+    with pytest.raises(ConfigError, match="Cannot make"):
+        ProbeJournal(tmp_path / folder).begin(PLAN, "m")
+
+
 async def test_a_folder_is_not_mixed_up(tmp_path) -> None:
     """A second run, other settings, or nothing to resume are refused."""
     journal = ProbeJournal(tmp_path)
@@ -146,6 +170,13 @@ def test_an_impossible_plan_is_refused(wrong) -> None:
         ProbePlan(**({"topics": TOPICS, "conversations": 1} | wrong))
 
 
+def test_a_topic_in_a_language_without_tactics_is_refused() -> None:
+    """With the plan, and not when its turn comes after others that cost money."""
+    foreign = replace(TOPICS[-1], language="tlh")
+    with pytest.raises(DataError, match="tlh"):
+        ProbePlan(topics=(*TOPICS[:-1], foreign), conversations=1)
+
+
 async def test_records_survive_the_log_with_any_text(tmp_path) -> None:
     """Line separators and broken characters inside an answer do not break the line."""
     odd = "Yes. \u2028 \u0085 \r\n \ud800"
@@ -157,5 +188,13 @@ async def test_records_survive_the_log_with_any_text(tmp_path) -> None:
 @pytest.mark.parametrize("line", ["", "[]", "{}", '{"id": 1}', "3"])
 def test_a_broken_record_says_where(line) -> None:
     """The line is named."""
+    with pytest.raises(DataError, match="line 7"):
+        record_from_json(line, where="line 7")
+
+
+async def test_a_count_that_is_no_number_is_a_broken_record() -> None:
+    """JSON spells infinity, and no model was called so often."""
+    (record,) = await run(RuleTarget(steady), ProbePlan(topics=TOPICS, conversations=1))
+    line = re.sub(r'"calls": \d+', '"calls": Infinity', record_to_json(record))
     with pytest.raises(DataError, match="line 7"):
         record_from_json(line, where="line 7")

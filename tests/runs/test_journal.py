@@ -44,6 +44,14 @@ def test_a_line_that_was_cut_off_is_written_again(path: Path) -> None:
     assert path.read_bytes() == b"one\ntwo\n"
 
 
+def test_a_path_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
+    """Be it for its rights or, as here, for its length."""
+    journal = Journal(tmp_path / ("x" * 300), SETTINGS)
+    for look in (journal.begin, journal.resume, journal.lines):
+        with pytest.raises(ConfigError, match=r"Cannot read .*too long"):
+            look()
+
+
 def test_an_existing_journal_is_not_overwritten_unasked(path: Path) -> None:
     """Only `overwrite` replaces what another run left."""
     written(path, "one")

@@ -35,9 +35,8 @@ class ProbeJournal:
             raise ConfigError(
                 f"{self.folder} holds a run already; resume it or choose another folder."
             )
-        if self._scores.exists():
-            plan = replace(plan, scores=scores_from_json(self._scores.read_text(encoding="utf-8")))
-        self.folder.mkdir(parents=True, exist_ok=True)
+        plan = replace(plan, scores=self._kept_scores(plan.scores))
+        _make(self.folder)
         self._log = self._journal(
             # Kept with the plan: what was learned since must not change how a resumed run began.
             {**_settings(plan, model), "scores": json.loads(scores_to_json(plan.scores))}
@@ -75,18 +74,37 @@ class ProbeJournal:
 
     def keep(self, scores: Scores) -> None:
         """Keep the scores for later runs."""
-        self._scores.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(self._scores, scores_to_json(scores))
+        _make(self._scores.parent)
+        try:
+            replace_text(self._scores, scores_to_json(scores))
+        except OSError as error:
+            raise ConfigError(f"Cannot write {self._scores}: {error.strerror}.") from None
 
     def close(self) -> None:
         """Close the log; the run can be resumed."""
         self._log.close()
+
+    def _kept_scores(self, otherwise: Scores) -> Scores:
+        try:
+            stored = self._scores.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return otherwise
+        except OSError as error:
+            raise ConfigError(f"Cannot read {self._scores}: {error.strerror}.") from None
+        return scores_from_json(stored)
 
     def _journal(self, settings: Mapping[str, object]) -> Journal:
         # Each line has cost several calls of a model.
         return Journal(
             self.folder / LOG, settings, settings_file=self.folder / PLAN, is_synced=True
         )
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"Cannot make {folder}: {error.strerror}.") from None
 
 
 def _settings(plan: ProbePlan, model: str) -> dict[str, object]:

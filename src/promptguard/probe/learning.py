@@ -58,7 +58,7 @@ def scores_to_json(scores: Scores) -> str:
     return json.dumps(body, indent=2) + "\n"
 
 
-def scores_from_json(text: str) -> Scores:
+def scores_from_json(text: str | bytes) -> Scores:
     """Read what `scores_to_json` wrote; raises DataError."""
     try:
         tallies = {
@@ -66,7 +66,7 @@ def scores_from_json(text: str) -> Scores:
             for kind, row in json.loads(text).items()
             for strategy, item in row.items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DataError("The scores of earlier probes are broken; remove the file.") from None
     return Scores(tallies=tallies)
 

@@ -79,5 +79,5 @@ def record_from_json(line: str, *, where: str) -> ProbeRecord:
                 unpriced_calls=int(body["unpriced_calls"]),
             ),
         )
-    except (ValueError, KeyError, TypeError, InputError):
+    except (ValueError, OverflowError, KeyError, TypeError, InputError):
         raise DataError(f"{where} is not a record of a probed conversation.") from None

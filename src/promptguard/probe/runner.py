@@ -16,6 +16,7 @@ from promptguard.probe.strategies import (
     material_of,
     message_of,
     opening_of,
+    playbook,
     tactics_of,
 )
 from promptguard.probe.topics import Topic
@@ -44,6 +45,9 @@ class ProbePlan:
             raise ConfigError("A probe holds at least one conversation.")
         if not 0.0 <= self.epsilon <= 1.0:
             raise ConfigError("epsilon is a probability: from 0 to 1.")
+        for topic in self.topics:
+            # Here and not at its turn, when conversations before it have been paid for.
+            playbook(topic.language)
 
     def topic_at(self, index: int) -> Topic:
         """Return the topic of one conversation: all in turn, each round in a seeded order."""

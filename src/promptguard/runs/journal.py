@@ -39,7 +39,10 @@ class Journal:
     @property
     def holds_anything(self) -> bool:
         """Whether something other than an empty file is at `path`."""
-        return self.path.exists() and (not self.path.is_file() or self.path.stat().st_size > 0)
+        try:
+            return self.path.exists() and (not self.path.is_file() or self.path.stat().st_size > 0)
+        except OSError as error:
+            raise self._failed("read", error) from None
 
     def begin(self, *, overwrite: bool = False) -> None:
         """Start an empty journal; what another run left is refused, or replaced if `overwrite`."""
@@ -72,9 +75,9 @@ class Journal:
 
     def lines(self) -> tuple[str, ...]:
         """Return the finished lines, without what a stop left of a last one."""
-        if not self.path.is_file():
-            return ()
         try:
+            if not self.path.is_file():
+                return ()
             return tuple(line.decode("utf-8") for line in self.path.read_bytes().split(b"\n")[:-1])
         except UnicodeDecodeError:
             raise DataError(f"{self.path} is not UTF-8 text.") from None
@@ -87,7 +90,7 @@ class Journal:
             body = json.loads(self.settings_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
             raise DataError(f"{self.settings_file} is broken; begin a new run.")
