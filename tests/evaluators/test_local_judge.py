@@ -14,14 +14,16 @@ from tiny_model import write_model
 from promptguard.config import PromptGuardConfig
 from promptguard.conversation import Message
 from promptguard.core.decision import Decision, Label
-from promptguard.errors import ConfigError, EvaluationError, ModelError
+from promptguard.errors import ConfigError, EvaluationError, InputError, ModelError
 from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.local import DECISION, LocalJudge, open_local
+from promptguard.evaluators.reading import LayerInput
 from promptguard.evaluators.registry import JUDGES, can_judge, named_judge, threshold_of
 from promptguard.model.reading import ContextReading, DocumentReading, MessageReading
 from promptguard.protocols import LayerJudgement, LayerTask
 from promptguard.testing import FakeEncoder
 from promptguard.vector import Vector
+from promptguard.verdict import Action, Verdict
 
 BARS = {"manipulative": 0.5, "extractive": 0.5, "harmful": 0.5}
 BREAD = "How long should bread dough rest before it goes into the oven?"
@@ -213,10 +215,45 @@ async def test_a_failing_model_fails_those_who_asked_and_nobody_later() -> None:
     assert (await judge.judge(task("bread"))).value.falsehood < 0.1
 
 
+async def test_what_cannot_be_read_fails_nobody_elses_layer() -> None:
+    """Layers of many callers are read together, and one may be too long for the engine."""
+    encoder = CountingEncoder(is_open=False)
+
+    def engine(layer: LayerInput) -> Verdict:
+        if layer.context:
+            raise InputError("The message is too long.")
+        return Verdict(turn=1, action=Action.ALLOW)
+
+    judge = LocalJudge(encoder, BARS, engine=engine)
+    tasks = [task("first"), task("two"), task("bad", context="[]"), task("three")]
+    asked = [asyncio.create_task(judge.judge(each)) for each in tasks]
+    await asyncio.to_thread(encoder.started.wait, 5)
+    encoder.gate.set()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [isinstance(answer, InputError) for answer in answers] == [False, False, True, False]
+
+
+def test_a_loop_that_closes_leaves_nobody_waiting() -> None:
+    """It takes no more work; the next loop reads as if nothing had been asked."""
+    judge = LocalJudge(CountingEncoder(), BARS)
+
+    async def late() -> None:
+        await asyncio.get_running_loop().shutdown_default_executor()
+        await judge.judge(task("bread"))
+
+    with pytest.raises(RuntimeError):
+        asyncio.run(late())
+
+    async def again() -> LayerJudgement:
+        return await asyncio.wait_for(judge.judge(task("water")), 5)
+
+    assert asyncio.run(again()).value.truth > 0.9
+
+
 async def test_a_guard_names_type_and_layer_of_a_failing_model() -> None:
     """Could not judge is never safe."""
     judge = LocalJudge(CountingEncoder(fault=ModelError("It does not load.")), BARS)
-    with pytest.raises(EvaluationError, match="does not load") as caught:
+    with pytest.raises(EvaluationError, match=r"does not load\.$") as caught:
         await PromptGuard(judges=[judge]).evaluate("bread")
     assert caught.value.model == "local"
 

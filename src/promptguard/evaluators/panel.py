@@ -184,7 +184,7 @@ async def _asked(judge: Judge, task: LayerTask, *, has_limit: bool) -> LayerJudg
         # Without a limit of ours it was the judge's own, which is a failure like any other.
         raise _failed(judge, task, "it took too long") from None
     except PromptGuardError as error:
-        raise _failed(judge, task, str(error)) from error
+        raise _failed(judge, task, str(error).removesuffix(".")) from error
     except Exception as error:
         raise _failed(judge, task, type(error).__name__) from error
 

@@ -89,8 +89,8 @@ class BatchingReader:
     """Reads layers in a thread, for many callers: what comes in during one batch makes the next.
 
     A layer that is being read, or was among the last read, is not read again. Safe to share
-    between tasks, threads and event loops. What the reading raises is raised for every caller
-    that waits for it.
+    between tasks, threads and event loops. What the reading of a layer raises is raised for every
+    caller that waits for this layer.
     """
 
     def __init__(self, read: Callable[[Sequence[LayerInput]], Sequence[LayerReading]]) -> None:
@@ -104,7 +104,7 @@ class BatchingReader:
         """Return the reading of `layer`."""
         future, must_start = self._enqueue(layer)
         if must_start:
-            asyncio.get_running_loop().run_in_executor(None, self._work)
+            self._start()
         # Shielded, because others may wait for the same layer when this caller is cancelled.
         return await asyncio.shield(asyncio.wrap_future(future))
 
@@ -123,17 +123,35 @@ class BatchingReader:
             must_start, self._is_busy = not self._is_busy, True
             return future, must_start
 
+    def _start(self) -> None:
+        try:
+            asyncio.get_running_loop().run_in_executor(None, self._work)
+        except RuntimeError as error:
+            # The loop is closing and takes no more work; nobody may wait for what never begins.
+            with self._lock:
+                keys = [key for key, _ in self._waiting]
+                self._waiting, self._is_busy = [], False
+            self._fail(keys, error)
+
     def _work(self) -> None:
         while batch := self._next_batch():
-            try:
-                readings = self._read([layer for _, layer in batch])
-            except Exception as error:
+            self._read_batch(batch)
+
+    def _read_batch(self, batch: Sequence[tuple[bytes, LayerInput]]) -> None:
+        try:
+            readings = self._read([layer for _, layer in batch])
+        except Exception as error:
+            if len(batch) == 1:
                 self._fail([key for key, _ in batch], error)
-                continue
-            with self._lock:
-                futures = [self._futures[key] for key, _ in batch]
-            for future, reading in zip(futures, readings, strict=True):
-                future.set_result(reading)
+            else:
+                # One by one, for a layer that cannot be read is no fault of another caller's.
+                for item in batch:
+                    self._read_batch([item])
+            return
+        with self._lock:
+            futures = [self._futures[key] for key, _ in batch]
+        for future, reading in zip(futures, readings, strict=True):
+            future.set_result(reading)
 
     def _next_batch(self) -> list[tuple[bytes, LayerInput]]:
         with self._lock:
