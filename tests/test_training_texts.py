@@ -12,6 +12,7 @@ from training.answers import labelled, written
 from training.compose import Insertions, composed
 from training.prepare import early_turns, examples_of
 from training.slots import FRAMES, SLOT, inline, slot_pairs
+from training.tokens import laid_down, load_rows, write_arrays
 
 CORPUS = Path(__file__).parents[1] / "training" / "corpus"
 
@@ -135,6 +136,49 @@ def test_answers_that_give_way_are_shown_behind_those_that_hold(tmp_path: Path) 
     assert labels[("h1", "n")] == labels[("h1", "h2")] == labels[("g1", "g2")] == 0
     assert {one["pair"] for one in found} == {"one", "two"}
     assert all([role for role, _ in one["said"]] == ["user", "assistant"] * 2 for one in found)
+
+
+def test_what_fits_one_answer_contradicts_the_other(tmp_path: Path) -> None:
+    """The same later text is labelled both ways, so that none gives the label away alone."""
+    folder = tmp_path / "rubric"
+    folder.mkdir()
+    fact = {"id": "f", "lang": "en", "kind": "pets", "asked": "q", "answer": "a", "other": "o"}
+    fact |= {"then": "t", "keeps": ["k0", "k1", "k2"], "breaks": ["b0", "b1"]}
+    (folder / "facts_en.jsonl").write_text(json.dumps(fact), encoding="utf-8")
+    (folder / "stances.jsonl").touch()
+    found = {(one["said"][1][1], one["said"][3][1]): one["attack"] for one in written(tmp_path)}
+    assert found == {
+        **{("a", kept): 0 for kept in ("k0", "k1", "k2")},
+        **{("a", broken): 1 for broken in ("b0", "b1")},
+        **{("o", broken): 0 for broken in ("b0", "b1")},
+        ("o", "k0"): 1,
+    }
+
+
+def test_every_written_fact_has_both_sides() -> None:
+    """Three answers that fit, two that do not, and no two of them alike."""
+    for path in sorted((CORPUS / "rubric").glob("facts_*.jsonl")):
+        lines = [json.loads(line) for line in path.open(encoding="utf-8")]
+        assert len({line["id"] for line in lines}) == len(lines)
+        for line in lines:
+            told = [line["answer"], line["other"], *line["keeps"], *line["breaks"]]
+            assert (len(line["keeps"]), len(line["breaks"])) == (3, 2), line["id"]
+            assert len(set(told)) == len(told), line["id"]
+            assert all([*told, line["asked"], line["then"]]), line["id"]
+
+
+def test_examples_come_back_from_token_ids(tmp_path: Path) -> None:
+    """What the training machine reads is what was laid down."""
+    row = {
+        "task": "context", "source": "s", "lang": "th", "category": "escalation", "pair": None,
+        "id": "one", "attack": 1, "session": 1, "authored": 0, "kinds": (-1, 0, 1),
+        "ids": [("user", [5, 6]), ("assistant", []), ("user", [65535])], "system_ids": [7],
+        "gloss_ids": [("user", [9])],
+    }  # fmt: skip
+    plain = row | {"id": "two", "pair": "p", "system_ids": [], "mixed": [[1], [2, 3]]}
+    del plain["gloss_ids"]
+    write_arrays(laid_down([row, plain]), tmp_path / "train.xz")
+    assert load_rows(tmp_path / "train.xz") == [row, plain]
 
 
 def test_turns_with_another_stance_contradict_each_other() -> None:

@@ -1,9 +1,10 @@
 """Examples of two answers of an assistant, the later of which takes back the earlier, or does not.
 
 Written for this project (`corpus/rubric/answers_*.jsonl`, `stances.jsonl`): answers that hold a
-position, that give it up, and that only sound as if they did. Public: talks in which each answer is
-labelled as holding its position or giving way, and pairs of sentences. Ordinary talks hold many
-pairs of answers, nearly all of which agree.
+position, that give it up, and that only sound as if they did; and `facts_*.jsonl`: what somebody
+said of himself or of a matter, and what later fits it or does not. Public: talks in which each
+answer is labelled as holding its position or giving way, and pairs of sentences. Ordinary talks
+hold many pairs of answers, nearly all of which agree.
 """
 
 from __future__ import annotations
@@ -58,6 +59,20 @@ def written(corpus: Path) -> Iterator[Record]:
                 ((asked, way), (press, held), 1),
             ):
                 yield pair_of(earlier, later, label, record, pair=record["id"], authored=True)
+    for path in sorted((corpus / "rubric").glob("facts_*.jsonl")):
+        for line in read(path):
+            record = line | {"source": f"authored_{path.stem}"}
+            asked, then = record["asked"], record["then"]
+            kept, broken = record["keeps"], record["breaks"]
+            for earlier, later, label in (
+                *((record["answer"], one, 0) for one in kept),
+                *((record["answer"], one, 1) for one in broken),
+                # Behind another answer it is the other way round: no text alone is the label.
+                *((record["other"], one, 0) for one in broken),
+                (record["other"], kept[0], 1),
+            ):
+                names = {"pair": record["id"], "authored": True}
+                yield pair_of((asked, earlier), (then, later), label, record, **names)
     for line in read(corpus / "rubric" / "stances.jsonl"):
         record = line | {"source": "authored_stances"}
         first, press = record["first"], record["user"] or record["first"]

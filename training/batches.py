@@ -22,6 +22,7 @@ from promptguard.model.network import (
     document_windows,
     message_windows,
 )
+from training.flat import Flat, flattened, moved
 from training.weighing import SOURCE_BOOST, Row, boost_of
 
 TRAINING_WINDOWS, MOST_WINDOWS = 3, 8
@@ -34,35 +35,35 @@ JOINED = 0.12  # of the messages stand before or after an innocent one: padding 
 TALKS, MADE = 0.5, 0.35  # of the context examples; the rest are first turns
 FOLLOW_UPS = "authored_followups"
 Turns = list[tuple[str, list[int]]]
+Collated = tuple["Batch", list[Window]]
 
 
 @dataclass
 class Batch:
-    """One batch: windows, whose rows they are, the targets, and the windows by length.
-
-    `lengths` are those of the windows in `order`: known here, they need not be fetched back from
-    the device, which would wait for all that it has still to do.
-    """
+    """One batch of a task: whose each window is, and the targets."""
 
     task: str
-    ids: Tensor
-    speakers: Tensor
-    mask: Tensor
     owner: Tensor
     attack: Tensor
     session: Tensor
     kinds: Tensor
     pairs: Tensor
-    order: Tensor
-    lengths: tuple[int, ...]
 
     def to(self, device: str) -> Batch:
         """Return the batch on a device."""
-        moved = {
-            name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
-            for name, value in vars(self).items()
-        }
-        return Batch(**moved)
+        return Batch(**{name: moved(value, device) for name, value in vars(self).items()})
+
+
+@dataclass
+class Step:
+    """What one step of training sees: the windows of all its batches, one batch after another."""
+
+    flat: Flat
+    batches: tuple[Batch, ...]
+
+    def to(self, device: str) -> Step:
+        """Return the same on a device."""
+        return Step(self.flat.to(device), tuple(batch.to(device) for batch in self.batches))
 
 
 def pad(windows: list[Window]) -> tuple[Tensor, Tensor, Tensor]:
@@ -103,7 +104,7 @@ class Sampler:
 
 
 class Batches(IterableDataset):  # type: ignore[type-arg]
-    """An endless stream of batches, one of each task."""
+    """An endless stream of steps, with a batch of each task."""
 
     def __init__(self, rows: list[Row], size: int, authored_boost: float, seed: int) -> None:
         by_task = {
@@ -128,18 +129,18 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         self.innocent = [r["ids"] for r in by_task["message"] if not r["attack"]]
         self.size, self.seed = size, seed
 
-    def __iter__(self) -> Iterator[tuple[Batch, ...]]:
+    def __iter__(self) -> Iterator[Step]:
         worker = torch.utils.data.get_worker_info()
         rng = random.Random(self.seed * 1000 + (worker.id if worker else 0))
         while True:
-            yield (
+            yield step_of(
                 self.message_batch(rng),
                 self.context_batch(rng),
                 self.document_batch(rng),
                 self.answers_batch(rng),
             )
 
-    def message_batch(self, rng: random.Random) -> Batch:
+    def message_batch(self, rng: random.Random) -> Collated:
         """Return a batch of messages, each in a few windows."""
         rows = self.messages.draw(self.size, rng)
         found = []
@@ -153,7 +154,7 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
             found.append(windows[:MOST_WINDOWS] if row["attack"] else some(windows, rng))
         return collate("message", rows, found)
 
-    def document_batch(self, rng: random.Random) -> Batch:
+    def document_batch(self, rng: random.Random) -> Collated:
         """Return a batch of untrusted contents beside the user's request."""
         rows = self.documents.draw(self.size // 3, rng)
         found = []
@@ -164,13 +165,13 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
             found.append(windows if row["attack"] else some(windows, rng))
         return collate("document", rows, found)
 
-    def answers_batch(self, rng: random.Random) -> Batch:
+    def answers_batch(self, rng: random.Random) -> Collated:
         """Return a batch of two answers each, the later of which may take back the earlier."""
         rows = self.answers.draw(self.size // 6, rng)
         windows = [[answers_window(*(ids for _, ids in row["ids"]))] for row in rows]
         return collate("answers", rows, windows)
 
-    def context_batch(self, rng: random.Random) -> Batch:
+    def context_batch(self, rng: random.Random) -> Collated:
         """Return talks as they are, and attacks begun late, continued, or left behind."""
         size = self.size // 2
         rows = self.talks.draw(int(size * TALKS), rng)
@@ -251,34 +252,33 @@ def thinned(ids: list[int], rng: random.Random) -> list[int]:
     return [token for token in ids if rng.random() >= DROPPED_TOKENS] or ids
 
 
-def collate(task: str, rows: list[Row], found: list[list[Window]]) -> Batch:
-    """Lay rows and their windows out as tensors."""
-    flat = [window for windows in found for window in windows]
-    spans = [len(windows) for windows in found]
+def collate(task: str, rows: list[Row], found: list[list[Window]]) -> Collated:
+    """Return the targets of rows as tensors, and their windows."""
     sides: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for index, row in enumerate(rows):
         if row["pair"]:
             sides[row["pair"]][row["attack"]].append(index)
     pairs = [(a, b) for benign, attacks in sides.values() for a in attacks for b in benign]
-    ids, speakers, mask = pad(flat)
-    order = sorted(range(len(flat)), key=lambda row: len(flat[row][0]))
-    return Batch(
+    spans = torch.tensor([len(windows) for windows in found])
+    batch = Batch(
         task=task,
-        ids=ids,
-        speakers=speakers,
-        mask=mask,
-        owner=torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(spans)),
+        owner=torch.repeat_interleave(torch.arange(len(rows)), spans),
         attack=torch.tensor([float(row["attack"]) for row in rows]),
         session=torch.tensor([float(row["session"]) for row in rows]),
         kinds=torch.tensor([row["kinds"] for row in rows], dtype=torch.float32),
         pairs=torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2),
-        order=torch.tensor(order),
-        lengths=tuple(len(flat[row][0]) for row in order),
     )
+    return batch, [window for windows in found for window in windows]
 
 
-def stream(rows: list[Row], options: Any, seed: int) -> Iterator[tuple[Batch, ...]]:
-    """Yield batches made by several processes."""
+def step_of(*collated: Collated) -> Step:
+    """Return batches with the windows of all of them in one row."""
+    windows = [window for _, part in collated for window in part]
+    return Step(flattened(windows), tuple(batch for batch, _ in collated))
+
+
+def stream(rows: list[Row], options: Any, seed: int) -> Iterator[Step]:
+    """Yield steps made by several processes."""
     torch.manual_seed(seed)
     batches = Batches(rows, options.batch, options.authored_boost, seed)
     return iter(DataLoader(batches, batch_size=None, num_workers=options.workers))

@@ -27,13 +27,14 @@ from tokenizers import Tokenizer
 from promptguard.model.network import (
     USER,
     Window,
+    answers_window,
     context_window,
     document_windows,
     message_windows,
 )
 from promptguard.model.packing import Weights, read_packed, write_packed
 from training.batches import pad
-from training.network import SHAPES, Network, Shape
+from training.network import SHAPES, Network, Shape, read_state
 from training.outliers import CHANNELS, split_outliers
 from training.records import read
 from training.restore import name_of
@@ -57,7 +58,7 @@ LARGE = 2**18  # weights; smaller tensors stay in the graph
 
 def load_network(name: str, weights: Path) -> Network:
     """Return the trained network."""
-    state = {k: v.float() for k, v in torch.load(weights, map_location="cpu").items()}
+    state = read_state(weights)
     words = next(value for key, value in state.items() if key.startswith("words."))
     network = Network(SHAPES[name], words.shape[0])
     network.load_state_dict(state)
@@ -82,6 +83,8 @@ def sample(data: Path, tokenizer: Tokenizer) -> list[Window]:
                 windows.append(context_window(said, tokens(row["system"])))
             elif task == "document":
                 windows.append(document_windows(said[0][1], said[1][1])[0])
+            elif task == "answers":
+                windows.append(answers_window(*(ids for _, ids in said)))
             else:
                 ids = message_windows(said[0][1])[0]
                 windows.append((ids, [USER] * len(ids)))

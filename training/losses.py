@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as f
 
-from training.batches import Batch, pad
+from training.batches import Batch, Step, pad
 from training.network import DEVICE, Network
 
-CHUNK = 256  # windows of like length that go through together
 Sentence = tuple[list[int], list[int]]
 
 
@@ -49,16 +48,22 @@ def translated_loss(network: Network, batch: list[Sentence]) -> Tensor:
     return f.smooth_l1_loss(judged, wanted)
 
 
-def forward_windows(network: Network, batch: Batch) -> tuple[Tensor, ...]:
-    """Return all outputs; windows of like length share a pass, to pad less."""
-    parts: list[tuple[Tensor, ...]] = []
-    for index, part in enumerate(batch.order.split(CHUNK)):
-        longest = batch.lengths[index * CHUNK + len(part) - 1]
-        length = -(-longest // 16) * 16
-        inputs = (t[part, :length] for t in (batch.ids, batch.speakers, batch.mask))
-        parts.append(tuple(out.float() for out in network(*inputs)))
-    back = batch.order.argsort()
-    return tuple(torch.cat(out)[back] for out in zip(*parts, strict=True))
+def judged(network: Network, step: Step) -> list[Tensor]:
+    """Return the logits of each batch's task, one row per example; the first decides."""
+    pooled = network.pool_flat(step.flat)
+    parts = pooled.split([len(batch.owner) for batch in step.batches])
+    heads = {
+        "message": network.message_head,
+        "context": network.context_head,
+        "document": network.document_head,
+    }
+    if network.shape.compares_answers:
+        heads["answers"] = network.reversal_head
+    return [
+        best_windows(heads[batch.task](part).float(), batch.owner, len(batch.attack))
+        for batch, part in zip(step.batches, parts, strict=True)
+        if batch.task in heads
+    ]
 
 
 def best_windows(logits: Tensor, owner: Tensor, rows: int) -> Tensor:
@@ -67,20 +72,17 @@ def best_windows(logits: Tensor, owner: Tensor, rows: int) -> Tensor:
     return best.scatter_reduce(0, owner[:, None].expand_as(logits), logits, "amax")
 
 
-def task_logits(outputs: tuple[Tensor, ...], batch: Batch) -> Tensor:
-    """Return the logits of a batch's task, one row per example; the first decides."""
-    head = {"message": 0, "context": 1, "document": 2, "answers": 4}[batch.task]
-    return best_windows(outputs[head], batch.owner, len(batch.attack))
-
-
 def label_loss(logits: Tensor, batch: Batch, margin: float) -> Tensor:
     """Return the loss by labels: attack, kinds or session, and the margin inside pairs."""
     score = logits[:, 0]
     loss = f.binary_cross_entropy_with_logits(score, batch.attack)
     if batch.task == "message":
-        known = batch.kinds >= 0
-        others = f.binary_cross_entropy_with_logits(logits[:, 1:][known], batch.kinds[known])
-        loss = loss + 0.5 * others
+        # A mask, since picking out what is known would wait for the device.
+        known = (batch.kinds >= 0).float()
+        others = f.binary_cross_entropy_with_logits(
+            logits[:, 1:], batch.kinds.clamp(min=0), known, reduction="sum"
+        )
+        loss = loss + 0.5 * others / known.sum().clamp(min=1)
     elif batch.task == "context":
         loss = loss + 0.5 * f.binary_cross_entropy_with_logits(logits[:, 1], batch.session)
     if margin and len(batch.pairs):

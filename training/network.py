@@ -14,10 +14,13 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as f
 
+from training.flat import Bucket, Flat, Lay, Take
+
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 OUTPUTS = ("attack", "manipulative", "extractive", "harmful")
 SPEAKERS = 4  # user, assistant, system, tool
 BUCKETS, FAR = 32, 128
+PACKED = 2**16  # weights; smaller tensors are not worth it
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,25 @@ class Layer(nn.Module):
             mixed = f.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
         else:  # written out, so that the export has the shape the graph optimiser knows
             mixed = (q @ k.transpose(-1, -2) / (size // heads) ** 0.5 + bias).softmax(-1) @ v
-        mixed = mixed.transpose(1, 2).reshape(batch, length, size)
+        return self._onward(x, mixed.transpose(1, 2).reshape(batch, length, size))
+
+    def flat(self, x: Tensor, buckets: tuple[Bucket, ...], biases: list[Tensor]) -> Tensor:
+        """Return the output for tokens in a row, which are padded in attention alone."""
+        size, heads = x.shape[1], self.shape.heads
+        parts = (self.query, self.key, self.value)
+        weight = torch.cat([part.weight for part in parts])
+        together = f.linear(x, weight, torch.cat([part.bias for part in parts]))
+        mixed = []
+        rows = together.split([bucket.tokens for bucket in buckets])
+        for row, bucket, bias in zip(rows, buckets, biases, strict=True):
+            cells = Lay.apply(row, bucket.places, bucket.windows * bucket.length)
+            laid = cells.view(bucket.windows, bucket.length, 3, heads, size // heads)
+            q, k, v = laid.permute(2, 0, 3, 1, 4)
+            out = f.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
+            mixed.append(Take.apply(out.transpose(1, 2).reshape(-1, size), bucket.places))
+        return self._onward(x, torch.cat(mixed))
+
+    def _onward(self, x: Tensor, mixed: Tensor) -> Tensor:
         x = self.norm1(x + self.dropout(self.out(mixed)))
         return self.norm2(x + self.dropout(self.down(f.gelu(self.up(x)))))
 
@@ -108,6 +129,25 @@ class Network(nn.Module):
         weight = mask[..., None].to(x.dtype)
         return (x * weight).sum(1) / weight.sum(1)
 
+    def pool_flat(self, flat: Flat) -> Tensor:
+        """Return what `pool` does for windows in one row, in the order they were given in."""
+        x = self.words(flat.ids) + self.places(flat.places + self.shape.first_place)
+        x = self.dropout(self.norm(x + self.speakers(flat.speakers)))
+        biases = [self._bias(bucket, x) for bucket in flat.buckets]
+        for layer in self.layers:
+            x = layer.flat(x, flat.buckets, biases)
+        sums = x.new_zeros(len(flat.lengths), x.shape[1]).index_add_(0, flat.owner, x)
+        return (sums / flat.lengths[:, None])[flat.back]
+
+    def _bias(self, bucket: Bucket, x: Tensor) -> Tensor:
+        bias = bucket.is_padding[:, None, None, :].to(x.dtype) * -1e4
+        if self.shape.is_relative:
+            bias = bias + self._distances(torch.arange(bucket.length, device=x.device))
+        if x.is_cuda:
+            # Converted once instead of in every layer.
+            bias = bias.to(torch.get_autocast_dtype("cuda"))
+        return bias.expand(-1, self.shape.heads, bucket.length, -1)
+
     def _distances(self, places: Tensor) -> Tensor:
         """Return the bias by distance, as MPNet has it: (1, heads, length, length)."""
         apart = places[None, :] - places[:, None]
@@ -127,7 +167,10 @@ class Network(nn.Module):
         Context: the last turn serves an attack; an attack was seen at all. The thorough reader adds
         whether the second of two answers takes back the first (n, 1).
         """
-        pooled = self.pool(ids, speakers, mask)
+        return self.outputs(self.pool(ids, speakers, mask))
+
+    def outputs(self, pooled: Tensor) -> tuple[Tensor, ...]:
+        """Return all outputs, as `forward` does, of pooled states."""
         outputs = (
             self.message_head(pooled),
             self.context_head(pooled),
@@ -189,13 +232,34 @@ def load_base(folder: Path, name: str) -> Network:
     return network
 
 
+def read_state(path: Path) -> dict[str, Tensor]:
+    """Return stored weights by name, however they were stored."""
+    stored = torch.load(path, map_location="cpu")
+    # A packed matrix is a pair: its rows in int8, and what a 1 is worth in each.
+    return {
+        key: value[0].float() * value[1] if isinstance(value, tuple) else value.float()
+        for key, value in stored.items()
+    }
+
+
 def load_state(network: Network, path: Path) -> Network:
     """Fill a network with stored weights."""
-    state = torch.load(path, map_location="cpu")
-    network.load_state_dict({key: value.float() for key, value in state.items()})
+    network.load_state_dict(read_state(path))
     return network.to(DEVICE)
 
 
 def save_state(network: Network, path: Path) -> None:
     """Store a network's weights in fp16."""
     torch.save({key: value.half().cpu() for key, value in network.state_dict().items()}, path)
+
+
+def pack_state(network: Network, path: Path) -> None:
+    """Store a network's weights in a byte each, large matrices by their rows."""
+    stored = {}
+    for key, value in network.state_dict().items():
+        if value.ndim == 2 and value.numel() >= PACKED:
+            unit = (value.abs().amax(1, keepdim=True) / 127).clamp(min=1e-9)
+            stored[key] = ((value / unit).round().to(torch.int8).cpu(), unit.cpu())
+        else:
+            stored[key] = value.half().cpu()
+    torch.save(stored, path)

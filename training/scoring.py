@@ -20,31 +20,37 @@ from training.weighing import Row
 
 BATCH = 512
 MESSAGE, TURN, DOCUMENT, ANSWERS, GLOSSED_MESSAGE, GLOSSED_TURN = range(6)
+Job = tuple[int, int, Window]
 
 
-@torch.no_grad()
-def logits_of(network: Network, rows: list[Row], device: str) -> dict[str, np.ndarray]:
-    """Return raw logits: message (highest window of a user turn), context, document, answers.
-
-    Message and context also of the gloss, where there is one; elsewhere they are repeated.
-    """
-    network.eval()
-    jobs: list[tuple[int, int, Window]] = []
+def jobs_of(rows: list[Row]) -> list[Job]:
+    """Return all windows that are to be read: of which row, as what."""
+    jobs: list[Job] = []
     for index, row in enumerate(rows):
         if row["task"] == "document":
             (_, task), (_, ids) = row["ids"]
             jobs += [(index, DOCUMENT, w) for w in document_windows(task, ids)]
             continue
         if row["task"] == "answers":
-            if network.shape.compares_answers:
-                jobs.append((index, ANSWERS, answers_window(*(ids for _, ids in row["ids"]))))
+            jobs.append((index, ANSWERS, answers_window(*(ids for _, ids in row["ids"]))))
             continue
         jobs += [(index, *job) for job in told(row["ids"], row["system_ids"], MESSAGE, TURN)]
         if "gloss_ids" in row:
             glossed = told(row["gloss_ids"], row["system_ids"], GLOSSED_MESSAGE, GLOSSED_TURN)
             jobs += [(index, *job) for job in glossed]
     # Windows of like length share a batch, so that little is padded.
-    jobs.sort(key=lambda job: len(job[2][0]))
+    return sorted(jobs, key=lambda job: len(job[2][0]))
+
+
+@torch.no_grad()
+def logits_of(
+    network: Network, rows: list[Row], jobs: list[Job], device: str
+) -> dict[str, np.ndarray]:
+    """Return raw logits: message (highest window of a user turn), context, document, answers.
+
+    Message and context also of the gloss, where there is one; elsewhere they are repeated.
+    """
+    network.eval()
     names = {MESSAGE: "message", TURN: "context"}
     names |= {GLOSSED_MESSAGE: "gloss_message", GLOSSED_TURN: "gloss_context"}
     found = {
@@ -67,7 +73,8 @@ def logits_of(network: Network, rows: list[Row], device: str) -> dict[str, np.nd
                 if task == DOCUMENT:
                     found["document"][index] = max(found["document"][index], document[place, 0])
                 elif task == ANSWERS:
-                    found["answers"][index] = outputs[4][place, 0]
+                    if network.shape.compares_answers:
+                        found["answers"][index] = outputs[4][place, 0]
                 else:
                     name = names[task]
                     told_now = logits[name.removeprefix("gloss_")][place]

@@ -1,15 +1,15 @@
 """Step 4: align the languages, train the thorough reader, distil the quick one; on a GPU.
 
-    python -m training.train --base .train/grown --data .train/data \\
-        --parallel .train/parallel.jsonl.gz --work .train/work STAGE...
+    python -m training.train --base .train/grown --data .train/tokens --work .train/work STAGE...
 
 Stages, each resuming from what the ones before left in WORK: `align-thorough`, `thorough`,
-`align-quick`, `distil`, `score`. With `--start FOLDER` training goes on from the readers shipped
-there instead of the bases; the alignment may be left out then, and `mean-thorough` and `mean-quick`
-put the mean of a reader before and after in its place. The mean of the weights of two networks, one
-trained further from the other, is often better than either on sources that neither has seen, so
-that the quick reader is best distilled from it. `reversal` then fits the head that compares answers
-to the mean, which its first weights were not trained with.
+`align-quick`, `distil`, `score`, and `pack-thorough` and `pack-quick`, which store a reader small
+for its way back. With `--start FOLDER` training goes on from the readers shipped there instead of
+the bases; the alignment may be left out then, and `mean-thorough` and `mean-quick` put the mean of
+a reader before and after in its place. The mean of the weights of two networks, one trained further
+from the other, is often better than either on sources that neither has seen, so that the quick
+reader is best distilled from it. `reversal` then fits the head that compares answers to the mean,
+which its first weights were not trained with.
 """
 
 from __future__ import annotations
@@ -22,80 +22,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 from torch.nn import functional as f
 
 from promptguard.model.network import answers_window
-from training.batches import Sampler, collate, stream
+from training.batches import Sampler, collate, step_of, stream
 from training.course import Course, optimiser_of, step_with
-from training.glossary import Glossary
 from training.losses import (
-    Sentence,
     Translations,
     distil_loss,
-    forward_windows,
     frame,
+    judged,
     label_loss,
     parallel_loss,
-    task_logits,
     translated_loss,
     vectors,
 )
-from training.network import DEVICE, SHAPES, Network, load_base, load_state, save_state
-from training.records import read
+from training.network import DEVICE, SHAPES, Network, load_base, load_state, pack_state, save_state
 from training.restore import restore
-from training.scoring import logits_of, report
+from training.scoring import jobs_of, logits_of, report
+from training.tokens import Sentence, load_rows, load_sentences
 from training.weighing import AUTHORED_BOOST, Row
 
 STORE_EVERY = 120  # seconds between stored weights of a stage that may be cut off
-# Copies of an English prompt with words of other languages; attacks are fewer and get more.
-MIXED_ATTACK, MIXED_INNOCENT = 4, 1
-
-
-def tokenise(rows: list[Row], tokenizer: Tokenizer) -> None:
-    """Add token ids to every row, in place."""
-    texts = [text for row in rows for _, text in row["said"]]
-    encoded = iter(tokenizer.encode_batch_fast(texts, add_special_tokens=False))
-    systems = iter(
-        tokenizer.encode_batch_fast([row["system"] for row in rows], add_special_tokens=False)
-    )
-    for row in rows:
-        row["ids"] = [(role, next(encoded).ids[:1600]) for role, _ in row["said"]]
-        row["system_ids"] = next(systems).ids
-        del row["said"], row["system"]
-    glossed = [row for row in rows if "gloss" in row]
-    texts = [text for row in glossed for _, text in row["gloss"]]
-    encoded = iter(tokenizer.encode_batch_fast(texts, add_special_tokens=False))
-    for row in glossed:
-        row["gloss_ids"] = [(role, next(encoded).ids[:1600]) for role, _ in row.pop("gloss")]
-
-
-def mix(rows: list[Row], glossary: Glossary, tokenizer: Tokenizer) -> None:
-    """Add copies of the English prompts with some or all words in another language, in place."""
-    rng = random.Random(3)
-    langs = sorted(glossary.words)
-    owners, texts = [], []
-    for row in rows:
-        if row["task"] == "message" and row["lang"] == "en":
-            text = "\n".join(said for _, said in row["said"])
-            for lang in rng.sample(langs, MIXED_ATTACK if row["attack"] else MIXED_INNOCENT):
-                owners.append(row)
-                texts.append(glossary.mixed(text, lang, rng.choice((0.4, 0.7, 1.0, 1.0)), rng))
-    for row, encoded in zip(
-        owners, tokenizer.encode_batch_fast(texts, add_special_tokens=False), strict=True
-    ):
-        row.setdefault("mixed", []).append(encoded.ids[:1600])
-    print(f"{len(texts)} prompts with words of other languages", flush=True)
-
-
-def load_parallel(path: Path, tokenizer: Tokenizer) -> list[Sentence]:
-    """Read pairs of an English sentence and its translation, as token ids."""
-    triples = list(read(path))
-    sides = [
-        tokenizer.encode_batch_fast([t[i] for t in triples], add_special_tokens=False)
-        for i in (1, 2)
-    ]
-    return [(a.ids[:94], b.ids[:94]) for a, b in zip(*sides, strict=True)]
 
 
 def align(network: Network, base: Network, parallel: list[Sentence], options: Any) -> None:
@@ -123,13 +71,12 @@ def train_thorough(
     optimiser = optimiser_of(network, options.rate, 0.9)
     course = Course(options.steps, options.seconds, optimiser)
     for step in course:
+        seen = next(loader).to(DEVICE)
+        with torch.autocast(DEVICE, torch.bfloat16):
+            found = judged(network, seen)
         loss = torch.zeros((), device=DEVICE)
-        for batch in next(loader):
-            moved = batch.to(DEVICE)
-            with torch.autocast(DEVICE, torch.bfloat16):
-                outputs = forward_windows(network, moved)
-            logits = task_logits(outputs, moved)
-            loss = loss + label_loss(logits, moved, options.margin)
+        for logits, batch in zip(found, seen.batches, strict=True):
+            loss = loss + label_loss(logits, batch, options.margin)
         if step % 3 == 0:
             pairs = translations.draw(192)
             loss = loss + options.keep * parallel_loss(network, base, pairs)
@@ -157,23 +104,25 @@ def distil(
     stored = 0.0
     quick.train()
     for step in course:
-        batches = [b.to(DEVICE) for b in next(loader) if b.task != "answers"]
+        seen = next(loader).to(DEVICE)
         pairs = translations.draw(256)
         english, other = frame([en for en, _ in pairs]), frame([xx for _, xx in pairs])
         with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
-            wanted = [task_logits(forward_windows(thorough, b), b) for b in batches]
+            wanted = judged(thorough, seen)
             plain = thorough(*english)
             target = vectors(base, english)
         with torch.autocast(DEVICE, torch.bfloat16):
-            losses = [
-                distil_loss(task_logits(forward_windows(quick, b), b), w, b, options)
-                for b, w in zip(batches, wanted, strict=True)
-            ]
+            found = judged(quick, seen)
             foreign = quick(*other)
             translated = f.smooth_l1_loss(
                 foreign[0].float().clamp(-8, 8), plain[0].float().clamp(-8, 8)
             )
             kept = 1 - (foreign[3].float() * target.float()).sum(-1).mean()
+        # The quick reader compares no answers, the last of the tasks.
+        losses = [
+            distil_loss(logits, teacher, batch, options)
+            for logits, teacher, batch in zip(found, wanted, seen.batches, strict=False)
+        ]
         loss = sum(losses) + options.translated * translated + options.keep * kept
         step_with(loss, quick, optimiser)
         if step % 100 == 0:
@@ -196,44 +145,25 @@ def fit_reversal(network: Network, rows: list[Row], options: Any) -> None:
     for step in course:
         drawn = sampler.draw(options.batch // 2, rng)
         windows = [[answers_window(*(ids for _, ids in row["ids"]))] for row in drawn]
-        batch = collate("answers", drawn, windows).to(DEVICE)
+        seen = step_of(collate("answers", drawn, windows)).to(DEVICE)
         with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
-            pooled = network.pool(batch.ids, batch.speakers, batch.mask)
-        logits = head(pooled.float())
-        loss = label_loss(logits, batch, options.margin)
+            pooled = network.pool_flat(seen.flat)
+        loss = label_loss(head(pooled.float()), seen.batches[0], options.margin)
         step_with(loss, network, optimiser)
         if step % 50 == 0:
             print(f"reversal {step} {loss.item():.3f} {course.took:.0f}s", flush=True)
-
-
-def load_rows(options: Any, name: str, tokenizer: Tokenizer) -> list[Row]:
-    """Read and tokenise one set of examples."""
-    rows = list(read(options.data / f"{name}.jsonl.gz"))
-    if name == "train" and options.glossary:
-        mix(rows, Glossary.load(options.glossary), tokenizer)
-    tokenise(rows, tokenizer)
-    return rows
-
-
-def open_tokenizer(base: Path) -> Tokenizer:
-    """Return the tokenizer with padding and truncation off."""
-    tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
 
 
 def options_from_command() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stages", nargs="+")
-    for name in ("data", "parallel", "work"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="what `training.tokens` wrote")
+    parser.add_argument("--work", type=Path, required=True)
     begin = parser.add_mutually_exclusive_group(required=True)
     begin.add_argument("--base", type=Path, help="the grown bases")
     begin.add_argument("--start", type=Path, help="shipped readers to go on from")
     parser.add_argument("--share", type=float, default=0.6, help="of the new reader in a mean")
-    parser.add_argument("--glossary", type=Path, help="what `training.glossary` wrote")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--distil-steps", type=int, default=1500)
@@ -265,7 +195,7 @@ def begun(options: Any, name: str, stored: str = "") -> Network:
     return load_state(network, path) if path.is_file() else network.to(DEVICE)
 
 
-def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) -> None:
+def run(stage: str, options: Any, loaded: dict[str, Any]) -> None:
     """Do one stage."""
     work: Path = options.work
     if stage.startswith("align-"):
@@ -294,18 +224,27 @@ def run(stage: str, options: Any, tokenizer: Tokenizer, loaded: dict[str, Any]) 
         fit_reversal(network, loaded["train"](), options)
         save_state(network, work / "thorough.pt")
     elif stage == "score":
-        size = tokenizer.get_vocab_size()
         for part in options.sets:
-            rows = loaded[part]()
-            stored = labels_of(rows)
-            for name, shape in SHAPES.items():
-                network = load_state(Network(shape, size), work / f"{name}.pt")
-                found = logits_of(network, rows, DEVICE)
-                report(f"{name} {part}", rows, found)
-                if not shape.compares_answers:
-                    del found["answers"]
-                stored |= {f"{name}_{key}": value for key, value in found.items()}
-            np.savez_compressed(options.scores / f"{part}.npz", **stored)
+            score(part, loaded[part](), options)
+    elif stage.startswith("pack-"):
+        name = stage.removeprefix("pack-")
+        pack_state(begun(options, name, f"{name}.pt"), work / f"{name}.packed.pt")
+    else:
+        raise SystemExit(f"{stage} is not a stage")
+
+
+def score(part: str, rows: list[Row], options: Any) -> None:
+    """Store what both readers say of one set of examples, and print how well they do."""
+    stored = labels_of(rows)
+    jobs = jobs_of(rows)
+    for name, shape in SHAPES.items():
+        found = logits_of(begun(options, name, f"{name}.pt"), rows, jobs, DEVICE)
+        report(f"{name} {part}", rows, found)
+        if not shape.compares_answers:
+            del found["answers"]
+        stored |= {f"{name}_{key}": value for key, value in found.items()}
+    options.scores.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(options.scores / f"{part}.npz", **stored)
 
 
 def averaged(old: Network, new: Network, share: float) -> Network:
@@ -336,16 +275,12 @@ def main() -> None:
     """Run the stages in order."""
     options = options_from_command()
     options.work.mkdir(parents=True, exist_ok=True)
-    tokenizer = open_tokenizer(options.start or options.base)
     cache: dict[str, Any] = {}
 
     def once(name: str) -> Any:
         if name not in cache:
-            prompts = options.data / "prompts.jsonl.gz"
-            path = {"parallel": options.parallel, "prompts": prompts}.get(name)
-            cache[name] = (
-                load_parallel(path, tokenizer) if path else load_rows(options, name, tokenizer)
-            )
+            load = load_sentences if name in ("parallel", "prompts") else load_rows
+            cache[name] = load(options.data / f"{name}.xz")
         return cache[name]
 
     names = ("parallel", "prompts", "train", *options.sets)
@@ -353,7 +288,7 @@ def main() -> None:
     loaded = {name: (lambda name=name: once(name)) for name in names}
     for stage in options.stages:
         start = time.time()
-        run(stage, options, tokenizer, loaded)
+        run(stage, options, loaded)
         print(f"{stage} took {time.time() - start:.0f}s", flush=True)
 
 
