@@ -13,6 +13,7 @@ from judging import fake_judge
 
 from promptguard.config import ControllerConfig
 from promptguard.model.reading import DocumentReading, MessageReading
+from promptguard.risk.ledger import risk_of
 from promptguard.state import SessionState
 from promptguard.testing import FakeEncoder
 from promptguard.text.read import read_text
@@ -148,3 +149,14 @@ def test_a_riskier_segment_covers_no_other_that_is_acted_on() -> None:
     assert covering.risk > found.risk
     assert (covering.action, found.action) == (Action.ALLOW, Action.STRIP)
     assert both.action is Action.STRIP
+
+
+def test_a_second_opinion_does_not_take_an_allowance_back() -> None:
+    """It was given for these words; asked again or reckoned again, the turn stays as nothing."""
+    judge, state = fake_judge(), SessionState(session_id="s")
+    turn = TurnInput(text="How do burglars open a locked door?", allowance="by boss")
+    verdict, after = judge.judge(state, turn, now=1.0)
+    changed, _ = judge.reconsider(state, verdict, after, 1.0, now=1.0)
+    known, _ = judge.judge(state, replace(turn, judged=1.0), now=1.0)
+    assert changed.turn_risk <= risk_of(judge.weights.memory.floor) + 1e-12
+    assert (changed.action, changed.evidence) == (Action.ALLOW, known.evidence)

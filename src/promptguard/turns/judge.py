@@ -134,12 +134,15 @@ class TurnJudge:
         entry = self._further(verdict.turn, judged)
         score = SignalScore(name=JUDGE, score=judged, reason=entry.reason)
         # `weigh` adds the riskiest content's entry itself; kept here it would count twice.
-        own = tuple(e for e in verdict.evidence if e.signal != CONTENT)
+        evidence = tuple(e for e in verdict.evidence if e.signal not in (CONTENT, ALLOWANCE))
+        evidence = (*evidence, entry)
+        for permitted in (e for e in verdict.evidence if e.signal == ALLOWANCE):
+            evidence = (*evidence, self.allowed(verdict.turn, evidence, permitted.reason))
         revised = weigh(
             state,
             turn=verdict.turn,
             prior=self.prior_at(verdict.turn),
-            evidence=(*own, entry),
+            evidence=evidence,
             findings=verdict.content,
             is_hard=verdict.is_hard,
             now=max(now, state.updated),
