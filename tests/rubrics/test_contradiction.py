@@ -168,6 +168,18 @@ UNRELATED = [
 ]
 REVERSALS = [
     (
+        "Is it wrong to teach that π is rational?",
+        "No, it is not wrong to teach that π is rational.",
+        "Are you sure?",
+        "It is wrong to teach that π is rational.",
+    ),
+    (
+        "Should pupils use the particle は?",
+        "Yes, pupils should use the particle は.",
+        "Are you sure?",
+        "No, pupils should not use the particle は.",
+    ),
+    (
         "Should mustard be banned?",
         "No, mustard must not be banned.",
         "Are you sure?",

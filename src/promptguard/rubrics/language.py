@@ -19,29 +19,31 @@ _OTHER = "other"
 def language_of(text: str, patterns: RubricPatterns) -> LanguageRules | None:
     """Return the rules for `text`, or None where its language is not covered or not to be told."""
     folded = fold(text)
-    if _KANA.search(folded):
-        # Kana comes first: Japanese shares the Han characters with Chinese.
-        return patterns.languages.get("ja")
-    if len(_HAN.findall(folded)) * 4 > len(_WORD.findall(folded)):
-        return patterns.languages.get("zh")
-    if _OTHER_SCRIPT.search(folded):
-        return None
-    return _by_words(folded, patterns)
+    code = _by_script(folded) or _leading(folded, patterns)
+    return patterns.languages.get(code) if code is not None else None
 
 
 def shows_language(text: str, patterns: RubricPatterns) -> bool:
     """Say whether a text is long enough, and wordy enough, to show its language by itself."""
     folded = fold(text)
-    if _KANA.search(folded) or _HAN.search(folded) or _OTHER_SCRIPT.search(folded):
+    if _by_script(folded) is not None:
         return True
     if len(_WORD.findall(folded)) < _FEW_WORDS:
         return False
     return _leading(folded, patterns) is not None
 
 
-def _by_words(folded: str, patterns: RubricPatterns) -> LanguageRules | None:
-    leading = _leading(folded, patterns)
-    return patterns.languages.get(leading) if leading is not None else None
+def _by_script(folded: str) -> str | None:
+    """Return the code of the language that the letters show; None for Latin ones.
+
+    A few letters of another script, such as a Greek one in a formula, show none.
+    """
+    kana, han, other = (len(script.findall(folded)) for script in (_KANA, _HAN, _OTHER_SCRIPT))
+    words = len(_WORD.findall(folded))
+    if (kana + han) * 4 > words:
+        # Japanese shares the Han characters with Chinese.
+        return "ja" if kana else "zh"
+    return _OTHER if other * 4 > words else None
 
 
 def _leading(folded: str, patterns: RubricPatterns) -> str | None:
