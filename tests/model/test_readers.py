@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -219,6 +220,19 @@ def test_a_short_first_turn_is_run_once(encoder: Readers, monkeypatch: pytest.Mo
     assert len(runs) == 1
     assert fresh.read_context([first]) == alone
     assert len(runs) == 1
+
+
+def test_a_full_document_is_run_once_by_the_quick_reader(
+    encoder: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the thorough reader joins in, every window is still known."""
+    fresh = Readers(encoder.artifact)
+    runs = counted(fresh, "quick", monkeypatch)
+    words = random.Random(1).choices(tuple(WORDS), k=20_000)
+    text = " ".join(words)
+    (alone,) = fresh.read_documents([text])
+    (both,) = fresh.read_documents([text], thorough=True)
+    assert alone.windows == both.windows == len(runs) == MAX_WINDOWS
 
 
 def test_the_thorough_reader_is_asked_only_when_told(

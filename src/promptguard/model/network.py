@@ -56,8 +56,9 @@ _FIRST, _SECOND, _ALONE, _MIX = (
     )
 )
 # The windows of a turn are asked for again when the thorough reader joins in, and a short first
-# turn is its own conversation window.
-REMEMBERED = 64
+# turn is its own conversation window. With fewer than the most windows of a text, the first of a
+# full one would be gone by then, and after it each in its turn.
+REMEMBERED = MAX_WINDOWS + 14
 
 Floats = npt.NDArray[np.float32]
 Window = tuple[list[int], list[int]]
