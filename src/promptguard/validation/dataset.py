@@ -234,15 +234,24 @@ async def _messages(store: SessionStore, state: SessionState) -> tuple[Message, 
         return ()
     blocked = {entry.turn for entry in entries if _was_blocked(entry)}
     # The guard's own refusals are left out: they would be evidence for themselves.
-    return tuple(
+    said = tuple(
         Message(role=entry.role, content=entry.content or "", timestamp=entry.timestamp)
         for entry in entries
         if entry.role is not Role.ASSISTANT or entry.turn not in blocked
     )
+    # The session was judged with it, as far as it is kept.
+    told = Message(role=Role.SYSTEM, content=state.system)
+    return (told, *said) if said and state.system else said
 
 
 def _was_blocked(entry: TranscriptEntry) -> bool:
-    return bool(entry.verdict) and Verdict.from_json(entry.verdict).action is Action.BLOCK
+    if not entry.verdict:
+        return False
+    try:
+        return Verdict.from_json(entry.verdict).action is Action.BLOCK
+    except DataError:
+        # Of another version. Without its answer the turn still counts; a refusal must not.
+        return True
 
 
 def _session_case(
