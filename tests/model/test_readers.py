@@ -230,8 +230,9 @@ def test_a_full_document_is_run_once_by_the_quick_reader(
     runs = counted(fresh, "quick", monkeypatch)
     words = random.Random(1).choices(tuple(WORDS), k=20_000)
     text = " ".join(words)
-    (alone,) = fresh.read_documents([text])
-    (both,) = fresh.read_documents([text], thorough=True)
+    task = "water " * TASK_TOKENS
+    (alone,) = fresh.read_documents([text], task=task)
+    (both,) = fresh.read_documents([text], task=task, thorough=True)
     assert alone.windows == both.windows == len(runs) == MAX_WINDOWS
 
 
