@@ -14,10 +14,9 @@ from promptguard.records.record import id_of, record_from
 from promptguard.turns.input import Step, steps_of
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.walk import walk
-from promptguard.verdict import Action, Verdict
+from promptguard.verdict import FLAGGING, Verdict
 from promptguard.workers import default_jobs, map_ordered
 
-_FLAGGING = frozenset({Action.BLOCK, Action.REVIEW, Action.STRIP})
 # A process takes seconds to start and to load the model.
 _WORTH_A_PROCESS = 64
 
@@ -37,7 +36,7 @@ class ConversationVerdict:
     @property
     def is_flagged(self) -> bool:
         """Whether the policy would have acted on any turn."""
-        return any(verdict.action in _FLAGGING for verdict in self.verdicts)
+        return any(verdict.action in FLAGGING for verdict in self.verdicts)
 
     @property
     def risk(self) -> float:

@@ -48,6 +48,10 @@ class Action(StrEnum):
     BLOCK = "block"
 
 
+# Steering is left out: it lets the turn pass.
+FLAGGING = frozenset({Action.BLOCK, Action.STRIP, Action.REVIEW})
+
+
 def _mode_of(value: object) -> object:
     if not isinstance(value, str):
         return value

@@ -11,13 +11,10 @@ from promptguard.records import Fault, Record
 from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.walk import walk
-from promptguard.verdict import Action, Mode, Verdict
+from promptguard.verdict import FLAGGING, Mode, Verdict
 
 Opener = Callable[[ControllerConfig], TurnJudge]
 """Makes the judge of a process; picklable where there are several."""
-
-# Steering is left out: it lets the turn pass.
-FLAGGING = frozenset({Action.BLOCK, Action.STRIP, Action.REVIEW})
 
 
 def open_judge(config: ControllerConfig) -> TurnJudge:

@@ -7,7 +7,7 @@ from typing import Any
 from promptguard.config import ControllerConfig
 from promptguard.guard import AsyncGuard
 from promptguard.integrations.extras import missing
-from promptguard.verdict import Action
+from promptguard.verdict import FLAGGING
 
 try:
     from inspect_ai.scorer import CORRECT, INCORRECT, Score, accuracy, scorer, stderr
@@ -29,8 +29,7 @@ def guard_scorer(preset: str = "balanced") -> Any:
 
     async def score(state: Any, target: Any) -> Score:
         result = await guard.judge(state.messages)
-        # Steering is left out: it lets the turn pass.
-        is_attack = result.action in (Action.BLOCK, Action.REVIEW, Action.STRIP)
+        is_attack = result.action in FLAGGING
         answer = ATTACK if is_attack else BENIGN
         evidence = result.verdict.top_evidence[:3]
         return Score(

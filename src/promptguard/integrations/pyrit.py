@@ -8,16 +8,13 @@ from promptguard.config import ControllerConfig
 from promptguard.guard import AsyncGuard
 from promptguard.integrations.extras import missing
 from promptguard.state import ReplyKind
-from promptguard.verdict import Action
+from promptguard.verdict import FLAGGING
 
 try:
     from pyrit.models import Score
     from pyrit.score import MessageTrueFalseScorer, ScorerPromptValidator
 except ImportError as error:
     raise missing("pyrit", error) from None
-
-# Steering is left out: it lets the turn pass.
-_FLAGGING = frozenset({Action.BLOCK, Action.REVIEW, Action.STRIP})
 
 
 class _GuardScorer(MessageTrueFalseScorer):
@@ -67,5 +64,5 @@ class AttackScorer(_GuardScorer):
     ) -> list[Any]:
         result = await self.guard.judge(message_piece.converted_value)
         reasons = "; ".join(entry.reason for entry in result.verdict.top_evidence[:3])
-        is_attack = result.action in _FLAGGING
+        is_attack = result.action in FLAGGING
         return self._score(message_piece, objective, is_true=is_attack, why=reasons)

@@ -229,8 +229,8 @@ class SignalAttribution:
 class OrderTest:
     """Attack conversations as they were and shuffled.
 
-    `changed` is the share whose final risk moved by at least 0.01, `mean_shift` the mean of
-    the final risk as spoken less that of the shuffled one.
+    `changed` is the share whose highest risk moved by at least 0.01, `mean_shift` the mean of
+    the highest risk as spoken less that of the shuffled one.
     """
 
     conversations: int

@@ -22,9 +22,7 @@ from promptguard.turns.walk import walk
 from promptguard.usage import Usage
 from promptguard.validation.contenders import Contender, Openers, Outcome
 from promptguard.validation.dataset import Case
-from promptguard.verdict import Action, Mode, Verdict
-
-FLAGGING = frozenset({Action.BLOCK, Action.STRIP, Action.REVIEW})
+from promptguard.verdict import FLAGGING, Mode, Verdict
 
 
 class _Judge(Protocol):
