@@ -73,6 +73,14 @@ def test_a_manifest_that_does_not_fit_is_a_data_error(tmp_path: Path, changes) -
         read_prompts(write_folder(tmp_path, "as released", **changes))
 
 
+@pytest.mark.parametrize("name", ["mine-1.0.0.md", "manifest.json"])
+def test_a_damaged_file_is_a_data_error(tmp_path: Path, name: str) -> None:
+    """Bytes that are no text are told like any other damage."""
+    (write_folder(tmp_path, "as released") / name).write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match=r"manifest|mine-1\.0\.0\.md"):
+        read_prompts(tmp_path)
+
+
 @pytest.mark.parametrize("raw", ["", "[]", "{", '{"format": 1}'])
 def test_a_broken_manifest_is_a_data_error(tmp_path: Path, raw: str) -> None:
     """Whatever is wrong with it."""

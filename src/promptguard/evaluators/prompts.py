@@ -153,7 +153,7 @@ def _manifest(folder: Traversable) -> _Manifest:
     try:
         raw = folder.joinpath("manifest.json").read_text(encoding="utf-8")
         return _Manifest.model_validate_json(raw)
-    except (OSError, ValidationError) as error:
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
         raise DataError(f"The prompt manifest is missing or broken: {error}.") from None
 
 
@@ -162,6 +162,8 @@ def _read(folder: Traversable, entry: _Entry) -> EvaluationPrompt:
         text = folder.joinpath(entry.file).read_text(encoding="utf-8")
     except OSError:
         raise DataError(f"The manifest lists {entry.file}, which is missing.") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{entry.file} is not UTF-8 text; restore it.") from None
     if prompt_hash(text) != entry.sha256:
         raise DataError(
             f"{entry.file} differs from its manifest; a changed text needs a new version: "

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from promptguard.errors import ModelError
 from promptguard.model.network import Calibration
@@ -120,5 +120,5 @@ def open_artifact(folder: Path) -> Artifact:
         raise ModelError(
             f"No model in {folder}; reinstall ayniguard, or name another judge with --model."
         ) from None
-    except (ValueError, ValidationError):
+    except ValueError:  # pydantic's errors are such too
         raise ModelError(f"The manifest in {folder} is broken; reinstall ayniguard.") from None
