@@ -12,7 +12,10 @@ from promptguard.cli.calibrate import calibrate
 from promptguard.config import load_settings
 from promptguard.errors import DataError, InputError
 from promptguard.risk.weights import load_weights
+from promptguard.state import SessionState
+from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge
+from promptguard.verdict import Action
 
 
 @pytest.fixture
@@ -55,6 +58,31 @@ def test_the_printed_section_puts_the_calibrated_prior_into_effect(
     found = json.loads(run(calibrate, *words, "--json").stdout)["conversation"]
     assert found[0]["priors"]["first"] == pytest.approx(point.first, abs=1e-6)
     assert found[0]["bounds"]["first"]["n"] == found[0]["benign"]
+
+
+def test_a_budget_is_kept_with_the_signals_that_it_is_computed_with(tmp_path: Path) -> None:
+    """`form` counts under a large budget only, and must be in the scores it is calibrated on."""
+    config = tmp_path / "form.yaml"
+    config.write_text("conversation: {use_model: false, signals: [fil, form]}\n", encoding="utf-8")
+    texts = ["W h a t  s h a l l  I  c o o k ?" if n < 15 else "Cook what?" for n in range(100)]
+    records = tmp_path / "d.jsonl"
+    lines = (
+        {"id": n, "label": "benign", "messages": [{"role": "user", "content": text}]}
+        for n, text in enumerate(texts)
+    )
+    records.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    out = tmp_path / "w.toml"
+    words = (str(records), "--fpr", "0.1", "--config", str(config), "--out", str(out))
+    run(calibrate, *words)
+    held = load_settings(config).conversation.model_copy(
+        update={"weights": str(out), "false_positive_budget": 0.1}
+    )
+    judge = TurnJudge.open(held)
+    verdicts = (
+        judge.judge(SessionState(session_id="s"), TurnInput(text=text), now=1.0)[0]
+        for text in texts
+    )
+    assert sum(verdict.action is Action.BLOCK for verdict in verdicts) <= 10
 
 
 def test_an_existing_weights_file_is_kept(tmp_path: Path, config: str) -> None:

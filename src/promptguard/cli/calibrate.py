@@ -109,9 +109,14 @@ def _priors(
     from promptguard.validation.calibrate import calibrate_priors
 
     weights = configured_weights(config)
-    traces = score_traces(benign, config, jobs)
     mode = mode_named(config.policy.block_from or "CRITICAL")
-    return [calibrate_priors(traces, weights, share, mode=mode) for share in budgets]
+    found = []
+    for share in budgets:
+        # The budget decides which signals are computed and where the thorough reader is asked.
+        held = config.model_copy(update={"false_positive_budget": share})
+        traces = score_traces(benign, held, jobs)
+        found.append(calibrate_priors(traces, weights, share, mode=mode))
+    return found
 
 
 def _write(found: list[CalibratedPriors], config: ControllerConfig, out: Path, count: int) -> None:
