@@ -134,6 +134,10 @@ def test_errors_name_file_section_and_setting(tmp_path: Path) -> None:
         ),
         ("conversation: {zzz: 1}", "conversation has no setting zzz."),
         ("conversation: {self: 1}", "conversation has no setting self."),
+        (
+            "evaluation: {evaluation_type: [3]}",
+            "evaluation.evaluation_type: Value error, write a name or a list of names.",
+        ),
         ("conversation: 5", "conversation must hold settings, each with its name."),
         (
             "service: {prot: 1, port: -1}",
@@ -184,6 +188,18 @@ def test_a_weights_file_that_is_missing_is_named_in_full(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=f"{tmp_path}/w.toml"):
         TurnJudge.open(ControllerConfig(weights="w.toml"))
+
+
+@pytest.mark.parametrize("text", ["conversation: [1]", "conversation: {policy: strict}"])
+def test_a_variable_does_not_hide_a_section_that_is_none(tmp_path: Path, text: str) -> None:
+    """It sets one of its settings; what else the file says would be without effect."""
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    name = "PROMPTGUARD_CONVERSATION__POLICY__BLOCK_FROM"
+    with pytest.raises(ConfigError, match=rf"{name}: .* must hold settings"):
+        load_settings(path, {name: "UNSAFE"})
+    path.write_text("conversation:\n")
+    assert load_settings(path, {name: "UNSAFE"}).conversation.policy.block_from == "UNSAFE"
 
 
 def test_errors_name_the_project_table(tmp_path: Path, monkeypatch) -> None:

@@ -155,6 +155,15 @@ class PromptGuardConfig(_Settings):
     def _models_as_tuple(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("evaluation_type", mode="before")
+    @classmethod
+    def _one_name_or_several(cls, value: object) -> object:
+        # Else the faults of both forms would be told, in pydantic's words for them.
+        names = value if isinstance(value, Sequence) else (value,)
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError("write a name or a list of names")
+        return value
+
     @field_validator("models", "evaluation_type")
     @classmethod
     def _not_empty(cls, value: str | Sequence[str]) -> str | Sequence[str]:

@@ -137,7 +137,10 @@ def _overridden(values: Mapping[str, Any], name: str, text: str) -> dict[str, An
     except ConfigError:
         raise ConfigError(f"{name} is not a value that YAML can read; quote it.") from None
     _check_keys(value, (name,))
-    return _put(values, path, value)
+    try:
+        return _put(values, path, value)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _put(values: Mapping[str, Any], path: list[str], value: object) -> dict[str, Any]:
@@ -145,7 +148,10 @@ def _put(values: Mapping[str, Any], path: list[str], value: object) -> dict[str,
     if not rest:
         return {**values, first: value}
     inner = values.get(first)
-    return {**values, first: _put(inner if isinstance(inner, Mapping) else {}, rest, value)}
+    if inner is not None and not isinstance(inner, Mapping):
+        # One setting of it must not put what the file says out of effect unseen.
+        raise ConfigError(f"{first} must hold settings, each with its name.")
+    return {**values, first: _put(inner or {}, rest, value)}
 
 
 def _interpolated(value: Any, env: Mapping[str, str]) -> Any:
