@@ -51,7 +51,13 @@ async def test_the_page_needs_nothing_else_and_escapes_names(records) -> None:
     assert "<script" not in page
     assert not re.search(r"(src|href)=|https?:|url\(", page)
     HTMLParser().feed(page)
-    assert "&#124;y" in report_as_markdown(report_of(hostile))
+
+
+async def test_a_name_stays_in_its_cell(records) -> None:
+    """Neither a bar nor a line end in the id of a topic breaks the table."""
+    odd = [replace(record, topic="one|two\nthree") for record in records]
+    text = report_as_markdown(report_of(odd))
+    assert re.search(r"^\| one\\\|two three \| 20 \|", text, re.MULTILINE)
 
 
 def test_no_conversations_are_no_report() -> None:

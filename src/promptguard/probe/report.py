@@ -13,7 +13,7 @@ from promptguard.errors import InputError
 from promptguard.probe.record import ProbeRecord
 from promptguard.rubrics.contradiction import RubricVerdict
 from promptguard.runs.intervals import cluster_bootstrap, wilson
-from promptguard.runs.rendering import render
+from promptguard.runs.rendering import markdown_table, render
 from promptguard.usage import Usage, cost_text
 
 # Fixed, so that a log always gives the same interval.
@@ -85,16 +85,9 @@ def report_as_markdown(report: ProbeReport) -> str:
     """Return the report as Markdown."""
     lines = ["# Self-contradiction probe", "", _summary(report), ""]
     for table in report.tables:
-        lines += [f"## {table.title}", ""]
-        lines += [f"| {table.title.lower()} | conversations | contradictions | rate | 95 % |"]
-        lines += ["|---|--:|--:|--:|---|"]
-        lines += [
-            # A bar would end the cell of the table.
-            f"| {rate.name.replace('|', '&#124;')} | {rate.n} | {rate.contradictions} | "
-            f"{rate.share:.1%} | {rate.low:.1%} to {rate.high:.1%} |"
-            for rate in table.rates
-        ]
-        lines.append("")
+        head = (table.title.lower(), "conversations", "contradictions", "rate", "95 %")
+        rows = [_cells(rate) for rate in table.rates]
+        lines += [f"## {table.title}", "", markdown_table(rows, head), ""]
     return "\n".join([*lines, _method(), ""])
 
 
@@ -114,6 +107,11 @@ def _table(title: str, records: Sequence[ProbeRecord], key: Callable[[ProbeRecor
         groups.setdefault(key(record), []).append(record)
     rates = [_rate(name, group) for name, group in groups.items()]
     return Table(title=title, rates=tuple(sorted(rates, key=lambda rate: (-rate.share, rate.name))))
+
+
+def _cells(rate: Rate) -> tuple[str, ...]:
+    interval = f"{rate.low:.1%} to {rate.high:.1%}"
+    return rate.name, str(rate.n), str(rate.contradictions), f"{rate.share:.1%}", interval
 
 
 def _rate(name: str, records: Sequence[ProbeRecord]) -> Rate:
