@@ -115,6 +115,26 @@ async def test_failures_that_are_left_out_of_a_result_are_still_paid_for() -> No
     )
 
 
+async def test_a_type_that_nobody_could_judge_costs_what_each_of_them_cost() -> None:
+    """The others' errors are told and paid for beside the first one's."""
+    judges = []
+    for name in ("a", "b"):
+        fault = EvaluationError(
+            f"{name} could not.", evaluation_type=ONE, model=name, usage=Usage(calls=2)
+        )
+        judges.append(ScriptedJudge({ONE: fault}, name=name))
+    guard = guard_with(*judges, mode="parallel", on_partial="continue")
+    found = await guard.evaluate("x")
+    assert found.failures == ("a could not.", "b could not.")
+    assert {
+        row.model: row.usage.calls for row in found.usage_rows if row.evaluation_type == ONE
+    } == {
+        "a": 2,
+        "b": 2,
+    }
+    assert sorted(map(str, found.usage_rows)) == sorted(map(str, guard.usage_report()))
+
+
 async def test_a_guard_counts_evaluations_that_raised() -> None:
     """Nothing that was paid for is lost with an error."""
     guard = guard_with(LlmJudge(ScriptedProvider(["no", "no"])), evaluation_type=ONE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
+from itertools import chain
 from statistics import fmean
 from typing import Protocol, TypeVar
 
@@ -56,6 +57,21 @@ class ConcurrencyLimit:
         )
 
 
+class _NoAnswer(EvaluationError):
+    """None of several judges could judge: the first one's error, and `failures`, that of each."""
+
+    def __init__(self, failures: tuple[EvaluationError, ...]) -> None:
+        first = failures[0]
+        super().__init__(
+            str(first),
+            evaluation_type=first.evaluation_type,
+            model=first.model,
+            layer=first.layer,
+            usage=first.usage,
+        )
+        self.failures = failures
+
+
 class Panel(Protocol):
     """One or several judges that answer together."""
 
@@ -87,7 +103,7 @@ class ParallelPanel:
         ]
         failures = tuple(answer for answer in answers if isinstance(answer, EvaluationError))
         if not given:
-            raise failures[0]
+            raise _NoAnswer(failures)
         return Opinion(
             evaluation_type=task.evaluation_type,
             value=mean_of([answer.value for _, answer in given]),
@@ -124,17 +140,18 @@ async def evaluate_layers(
     that nobody could judge is an error in any case.
     """
 
-    async def answer(task: LayerTask) -> Opinion | EvaluationError:
+    async def answer(task: LayerTask) -> tuple[Opinion | EvaluationError, ...]:
         try:
-            return await panel.ask(task, limit)
+            return (await panel.ask(task, limit),)
         except EvaluationError as error:
             if keep_partial:
-                return error
+                return error.failures if isinstance(error, _NoAnswer) else (error,)
             raise
 
     async def judged(layer: LayerText) -> JudgedLayer:
         types = _types_for(layer, panel, evaluation_types)
-        answers = await all_or_none(answer(_task(layer, kind, turn)) for kind in types)
+        asked = await all_or_none(answer(_task(layer, kind, turn)) for kind in types)
+        answers = tuple(chain.from_iterable(asked))
         opinions = tuple(item for item in answers if isinstance(item, Opinion))
         failures = tuple(item for item in answers if isinstance(item, EvaluationError))
         if failures and not opinions and not layer.priority.is_trusted:
