@@ -29,6 +29,14 @@ def unpack_vector(packed: str) -> Vector:
     return raw / norm if norm else raw
 
 
+def readable_vector(packed: str) -> Vector:
+    """Return a stored vector; one that cannot be read is as good as none."""
+    try:
+        return unpack_vector(packed)
+    except ValueError:
+        return np.zeros(0, dtype=np.float32)
+
+
 def cosine(left: Vector, right: Vector) -> float:
     """Return the cosine of two vectors, 0 where one is empty or of another length."""
     if left.size == 0 or left.size != right.size:
@@ -38,8 +46,8 @@ def cosine(left: Vector, right: Vector) -> float:
 
 
 def packed_cosine(left: str, right: str) -> float:
-    """Return the cosine of two packed vectors."""
-    return cosine(unpack_vector(left), unpack_vector(right))
+    """Return the cosine of two packed vectors; an unreadable one is as good as none."""
+    return cosine(readable_vector(left), readable_vector(right))
 
 
 def packed_mean(packed: Sequence[str], weights: Sequence[float]) -> str:
@@ -47,7 +55,7 @@ def packed_mean(packed: Sequence[str], weights: Sequence[float]) -> str:
 
     Empty where all of them are.
     """
-    pairs = zip(map(unpack_vector, packed), weights, strict=True)
+    pairs = zip(map(readable_vector, packed), weights, strict=True)
     # Turns judged without the model have no vector, and must not pull the mean to zero.
     known = [(vector, weight) for vector, weight in pairs if vector.size]
     if not known:

@@ -160,3 +160,19 @@ def test_a_second_opinion_does_not_take_an_allowance_back() -> None:
     known, _ = judge.judge(state, replace(turn, judged=1.0), now=1.0)
     assert changed.turn_risk <= risk_of(judge.weights.memory.floor) + 1e-12
     assert (changed.action, changed.evidence) == (Action.ALLOW, known.evidence)
+
+
+@pytest.mark.parametrize("packed", ["not base64!", "AAAA", "é"])
+def test_damaged_vectors_in_a_stored_session_stop_no_turn(packed: str) -> None:
+    """Neither of its turns nor of its topics, whether they are compared or joined."""
+    judge, state = fake_judge(), SessionState(session_id="s")
+    for text in ("roses and thorns", "bicycle brakes"):
+        _, state = judge.judge(state, TurnInput(text=text), now=1.0)
+    damaged = replace(
+        state,
+        recent=tuple(replace(record, embedding=packed) for record in state.recent),
+        segments=tuple(replace(segment, centroid=packed) for segment in state.segments),
+    )
+    for text in ("bicycle brakes", "go on", "vegetable soup"):
+        verdict, damaged = judge.judge(damaged, TurnInput(text=text), now=2.0)
+        assert not verdict.fault

@@ -19,7 +19,7 @@ from promptguard.signals.wording import without_frames
 from promptguard.state import ReplyKind, SessionState, TopicSummary, TurnRecord
 from promptguard.text.read import TextViews
 from promptguard.text.vocabulary import key_terms
-from promptguard.vector import Vector, unpack_vector
+from promptguard.vector import Vector, readable_vector
 from promptguard.verdict import Action, SignalScore
 
 STEM, STEMMED_FROM = 5, 7
@@ -95,10 +95,7 @@ def mean_vector(vectors: Sequence[Vector]) -> Vector:
 @lru_cache(maxsize=4096)
 def vector_of(packed: str) -> Vector:
     """Return a stored embedding, read-only; an unreadable one is as good as none."""
-    try:
-        vector = unpack_vector(packed)
-    except ValueError:
-        return _NOWHERE
+    vector = readable_vector(packed)
     # The cache gives the same array to every caller.
     vector.flags.writeable = False
     return vector

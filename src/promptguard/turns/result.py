@@ -29,7 +29,7 @@ from promptguard.state import (
     TurnRecord,
     excerpt_of,
 )
-from promptguard.vector import cosine, pack_vector, packed_cosine, packed_mean, unpack_vector
+from promptguard.vector import cosine, pack_vector, packed_cosine, packed_mean, readable_vector
 from promptguard.verdict import Action, Evidence, Mode, Verdict
 
 _TERMS = 8
@@ -220,8 +220,6 @@ def _likeness(left: TopicSummary, right: TopicSummary) -> float:
     """Return how nearly two segments are about one thing; shared key terms decide by themselves."""
     if set(left.key_terms) & set(right.key_terms):
         return 1.0
-    if not left.centroid or not right.centroid:
-        return 0.0
     return packed_cosine(left.centroid, right.centroid)
 
 
@@ -305,7 +303,6 @@ def is_return(ctx: TurnContext) -> bool:
     if ctx.embedding is None or len(ctx.state.segments) < 2:
         return False
     near = [
-        cosine(ctx.embedding, unpack_vector(segment.centroid)) if segment.centroid else 0.0
-        for segment in ctx.state.segments
+        cosine(ctx.embedding, readable_vector(segment.centroid)) for segment in ctx.state.segments
     ]
     return max(near[:-1]) >= _SAME_TOPIC > near[-1]
