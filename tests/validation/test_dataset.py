@@ -60,7 +60,17 @@ def test_attack_turns_count_from_one_inside(
     assert case.attack_turn == turn
 
 
-@pytest.mark.parametrize("given", [-1, 3, "soon", 1e400])
+@pytest.mark.parametrize(("users", "turn"), [(2, 2), (0, 1)])
+def test_tool_results_before_all_words_count_as_a_turn(
+    tmp_path: Path, users: int, turn: int
+) -> None:
+    """They are judged as one, and a block of the turn after them is on time."""
+    said = [{"role": "tool", "content": "a"}] * 2 + [{"role": "user", "content": "b"}] * users
+    (case,) = load(tmp_path, row("attack", messages=said, attack_turn=0)).cases
+    assert case.attack_turn == turn
+
+
+@pytest.mark.parametrize("given", [-1, 3, "soon", 1e400, 0.7, -0.5])
 def test_an_impossible_attack_turn_is_a_fault(tmp_path: Path, given: object) -> None:
     """A turn that was never spoken cannot be the first open one."""
     found = load(tmp_path, row("attack", attack_turn=given))

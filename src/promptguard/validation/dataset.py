@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -32,7 +32,8 @@ OnFault = Literal["continue", "stop"]
 class Case:
     """One labelled conversation; `index` is its place in the data set, from 0.
 
-    `attack_turn` is the first openly hostile user turn, counted from 1, where it is known.
+    `attack_turn` is the first openly hostile turn, counted from 1 as turns are judged, where it is
+    known.
     """
 
     index: int
@@ -135,14 +136,21 @@ def _attack_turn(record: Record, turns_from: int) -> int | None:
     turns = sum(message.role is Role.USER for message in record.messages)
     try:
         # Tables spell whole numbers as 3.0 where a column has gaps.
-        turn = int(float(record.attack_turn)) - turns_from + 1
-    except (ValueError, OverflowError):
+        named = float(record.attack_turn)
+        turn = int(named) - turns_from + 1 if named.is_integer() else 0
+    except ValueError:
         turn = 0
     if not 1 <= turn <= max(turns, 1):
         raise InputError(
             f"attack_turn must name a user turn, from {turns_from} to {turns - 1 + turns_from}."
         )
-    return turn
+    # Tool results before all words are a turn of their own, which is judged and counted too.
+    return turn + int(turns > 0 and _begins_with_tool(record.messages))
+
+
+def _begins_with_tool(messages: Sequence[Message]) -> bool:
+    roles = (message.role for message in messages)
+    return next((role for role in roles if role in (Role.USER, Role.TOOL)), None) is Role.TOOL
 
 
 def _per_source(cases: list[Case], most: int | None, seed: int) -> list[Case]:
