@@ -69,6 +69,25 @@ def test_a_riskier_definition_that_was_let_pass_is_not_named() -> None:
     assert "its tool result carries orders that the user did not give" in said
 
 
+def test_a_content_that_was_only_stripped_has_not_blocked() -> None:
+    """The words did, although the content was the riskier of the two."""
+    finding = ContentFinding(index=0, origin="tool", risk=0.99, action=Action.STRIP)
+    evidence = (
+        Evidence(turn=3, signal="semantic", nats=4.0),
+        Evidence(turn=3, signal="content", nats=1.0),
+    )
+    verdict = spoken(Action.BLOCK, evidence=evidence, content=(finding,), directives=("FIL-01d",))
+    assert "it asks for weapons or explosives" in verdict_sentence(verdict, "Sum up")
+
+
+def test_a_stripped_content_is_named_beside_riskier_words() -> None:
+    """The words went on with a warning at most; what was taken out is the content."""
+    finding = ContentFinding(index=0, origin="tool", risk=0.4, action=Action.STRIP)
+    evidence = (Evidence(turn=3, signal="semantic", nats=1.0),)
+    said = verdict_sentence(spoken(Action.STRIP, evidence=evidence, content=(finding,)), "Sum up")
+    assert "its tool result carries orders that the user did not give" in said
+
+
 def test_a_harmless_turn_is_told_so() -> None:
     """No accusation where nothing was done."""
     said = verdict_sentence(spoken(Action.ALLOW), "Hello")

@@ -151,10 +151,12 @@ def _further(verdict: Verdict) -> str:
 
 def _poisoned(verdict: Verdict) -> ContentFinding | None:
     """Return the content that decided, where one did."""
-    if not any(e.signal == CONTENT for e in verdict.evidence):
+    # A content that is stripped is none that blocks: then the words did, or a lock.
+    acted_on = [finding for finding in verdict.content if finding.action is verdict.action]
+    # Nothing but a content is stripped; other actions may be the words' as well.
+    is_riskier = any(e.signal == CONTENT for e in verdict.evidence)
+    if verdict.action is not Action.STRIP and not is_riskier:
         return None
-    # A definition that no rule finds poisoned is let pass, and may be the riskiest all the same.
-    acted_on = (finding for finding in verdict.content if finding.action is not Action.ALLOW)
     return max(acted_on, key=lambda finding: finding.risk, default=None)
 
 
