@@ -148,7 +148,7 @@ def test_what_fits_one_answer_contradicts_the_other(tmp_path: Path) -> None:
     (folder / "stances.jsonl").touch()
     found = {(one["said"][1][1], one["said"][3][1]): one["attack"] for one in written(tmp_path)}
     assert found == {
-        **{("a", kept): 0 for kept in ("k0", "k1", "k2")},
+        **{("a", kept): 0 for kept in ("k0", "k1")},
         **{("a", broken): 1 for broken in ("b0", "b1")},
         **{("o", broken): 0 for broken in ("b0", "b1")},
         ("o", "k0"): 1,

@@ -24,6 +24,7 @@ SOURCE_BOOST = {
     "authored_concealed": 4.0, "authored_concealed_early": 3.0,
     "authored_asia": 4.0, "authored_asia_early": 3.0,
     "authored_europe": 4.0, "authored_europe_early": 3.0,
+    "authored_planned": 4.0, "authored_planned_early": 3.0, "authored_pairs_tactics": 3.0,
     "authored_folded": 3.0, "authored_pairs_knowing": 3.0,
     "authored_roles": 4.0, "authored_roles_early": 3.0, "authored_pairs_short": 3.0,
     "authored_pairs_hazards": 2.0, "authored_pairs_wrapped": 2.0, "authored_pairs_behaviours": 2.0,
