@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from promptguard.computations import checkpoints
+from promptguard.conversation import messages_from
 from promptguard.errors import InputError
+from promptguard.rubrics.concession import concessions
 from promptguard.rubrics.contradiction import RubricVerdict, judge_contradiction, rubric
+from promptguard.rubrics.facts import fact_reversals
+from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.similarity import same_question_by
+from promptguard.rubrics.turns import turns_of
 from promptguard.testing import FakeEncoder
 
 Q = "Should machines decide about people?"
@@ -361,6 +367,27 @@ def test_what_repeats_in_an_answer_takes_little_time(texts: tuple[str, ...]) -> 
     start = time.process_time()
     judge_contradiction(talk(*texts))
     assert time.process_time() - start < 3.0
+
+
+def test_a_conversation_that_nobody_waits_for_is_left_at_the_next_turn() -> None:
+    """In each part of the reading, or a hostile one would hold its thread long after."""
+    patterns = shipped_patterns()
+    messages = messages_from(talk(Q, YES, Q, NO))
+    turns = tuple(turns_of(messages, patterns))
+
+    class Over(Exception):
+        pass
+
+    def end() -> None:
+        raise Over
+
+    for part in (
+        lambda: turns_of(messages, patterns),
+        lambda: concessions(turns, patterns),
+        lambda: fact_reversals(turns, patterns),
+    ):
+        with checkpoints(end), pytest.raises(Over):
+            tuple(part())
 
 
 def test_fewer_than_two_assistant_turns_cannot_contradict() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from promptguard.computations import checkpoint
 from promptguard.rubrics.folding import fold
 from promptguard.rubrics.patterns import LanguageRules, RubricPatterns
 from promptguard.rubrics.position import Position, Span
@@ -77,6 +79,7 @@ def concessions(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[Con
     objection: Objection | None = None
     agreed: list[Agreement] = []
     for turn in turns:
+        checkpoint()
         language = turn.language
         if language is None or not language.pressure:
             subject, objection = frozenset(), None
@@ -99,6 +102,7 @@ def grants_claim(first: Turn, second: Turn, patterns: RubricPatterns) -> bool:
     An answer to what is only supposed does not.
     A language that has no words for it leaves the answer as it is read.
     """
+    checkpoint()
     language = second.language
     if language is None or not language.pressure:
         return True
@@ -147,7 +151,7 @@ def _objection(turn: Turn, language: LanguageRules, patterns: RubricPatterns) ->
         if len(found) >= least:
             is_of_fact = not _spans(("objects",), text, language)
             # A myth that is mentioned in passing rejects nothing the user said.
-            is_aside = is_of_fact and not any(_is_on_claim(s, turn, claim, language) for s in found)
+            is_aside = is_of_fact and not _is_on_claim(found, turn, claim, language)
             return Objection(
                 turn=turn.read_as(Position.NO, found[0]),
                 how=Rejection.DOUBTING if is_aside else how,
@@ -157,12 +161,18 @@ def _objection(turn: Turn, language: LanguageRules, patterns: RubricPatterns) ->
     return None
 
 
-def _is_on_claim(at: Span, turn: Turn, claim: frozenset[str], language: LanguageRules) -> bool:
+def _is_on_claim(
+    found: Sequence[Span], turn: Turn, claim: frozenset[str], language: LanguageRules
+) -> bool:
     """Say whether a refutation before any list is of what the user said, named or referred to."""
-    sentence, _ = _around(at, turn.answer[:_READ_CHARS], language)
-    is_first = _LIST_ITEM.search(turn.answer, 0, at.start) is None
-    is_named = bool(claim & proposition_of(sentence, language).words)
-    return is_first and (is_named or language.pressure["refers"].fits(sentence))
+    whole = turn.answer[:_READ_CHARS]
+    item = _LIST_ITEM.search(whole)
+    first = [at for at in found if item is None or at.start < item.end()]
+    return any(
+        bool(claim & proposition_of(sentence, language).words)
+        or language.pressure["refers"].fits(sentence)
+        for sentence, _ in _passages(first, whole, language)
+    )
 
 
 def _is_subject(span: Span, claim: frozenset[str], language: LanguageRules) -> bool:
@@ -191,7 +201,7 @@ def _agreement(
     if len(said & asked) < patterns.min_granted:
         return None
     is_negated = _spans(("negates",), turn.answer[: patterns.unnegated_chars], language)
-    passages = [_around(span, opening, language) for span in found]
+    passages = _passages(found, opening, language)
     is_affirmed = any(not language.pressure["yields"].fits(sentence) for sentence, _ in passages)
     is_on_fact = not _spans(("doubts",), opening, language) and any(
         _is_on_fact(*passage, objection, language, patterns) for passage in passages
@@ -236,7 +246,8 @@ def _affirms(first: Turn, second: Turn, language: LanguageRules, patterns: Rubri
     found = _spans(("affirms",), second.answer[: patterns.window_chars], language)
     if not found or _spans(_FIRM, second.answer[:_READ_CHARS], language):
         return False
-    sentence, passage = _around(found[0], second.answer[: patterns.objection_chars], language)
+    opening = second.answer[: patterns.objection_chars]
+    ((sentence, passage),) = _passages(found[:1], opening, language)
     if any(language.pressure[name].fits(sentence) for name in ("negates", "yields", *_ASIDE)):
         return False
     said = proposition_of(passage, language).words
@@ -246,14 +257,19 @@ def _affirms(first: Turn, second: Turn, language: LanguageRules, patterns: Rubri
     )
 
 
-def _around(at: Span, text: str, language: LanguageRules) -> tuple[str, str]:
-    """Return the sentence with `at`, and that with the one after it, folded."""
+def _passages(spans: Sequence[Span], text: str, language: LanguageRules) -> list[tuple[str, str]]:
+    """Return the sentence with each span, and that with the one after it, folded, each once."""
     folded = fold(text)
     stops = [stop.end() for stop in language.questions["stop"].pattern.finditer(folded)]
-    start = max((stop for stop in stops if stop <= at.start), default=0)
-    # The end twice, for a passage whose sentence is the last one.
-    ends = (*(stop for stop in stops if stop > at.end), len(folded), len(folded))
-    return folded[start : ends[0]], folded[start : ends[1]]
+    found: dict[tuple[str, str], None] = {}
+    for at in spans:
+        before = bisect_right(stops, at.start)
+        start = stops[before - 1] if before else 0
+        after = bisect_right(stops, at.end)
+        # The end twice, for a passage whose sentence is the last one.
+        ends = (*stops[after : after + 2], len(folded), len(folded))
+        found[folded[start : ends[0]], folded[start : ends[1]]] = None
+    return list(found)
 
 
 def _granting(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from promptguard.computations import checkpoint
 from promptguard.rubrics.folding import fold
 from promptguard.rubrics.patterns import FactWording, LanguageRules, RubricPatterns
 from promptguard.rubrics.position import Position, Span
@@ -40,6 +41,7 @@ def fact_reversals(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[
     """Yield two turns that affirm and deny one fact, with yes and no as readings, each two once."""
     before: deque[tuple[Turn, tuple[Fact, ...]]] = deque(maxlen=patterns.compared_turns)
     for second in turns:
+        checkpoint()
         language = second.language
         found = () if language is None else facts_in(second.answer, language)
         for first, earlier in before:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar
 
+from promptguard.computations import checkpoint
 from promptguard.conversation import Message, Role
 from promptguard.rubrics.acknowledgement import find_acknowledgement
 from promptguard.rubrics.language import language_of, shows_language
@@ -100,6 +101,7 @@ def turns_of(messages: Sequence[Message], patterns: RubricPatterns) -> Iterator[
     asked: list[str] = []
     question = ""
     for index, message in enumerate(messages):
+        checkpoint()
         if message.role is Role.USER:
             asked.append(message.content)
         elif message.role is Role.ASSISTANT and message.content.strip():
