@@ -12,10 +12,13 @@ from promptguard.errors import DataError
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.patterns import add_language, codes, languages
 from promptguard.patterns.wordlist import shipped_concepts
+from promptguard.signals.intent import gathering_step
 from promptguard.signals.structure import Feature, structure
+from promptguard.signals.subject import text_terms
 from promptguard.signals.wording import Phrase, says, shipped_lexicon
 from promptguard.text import read_text
 from promptguard.text.vocabulary import key_terms
+from promptguard.turns.system_prompt import focused, rules_of
 
 HEAD = 'language = "xx"\nversion = 1\nform = "{form}"\nscripts = ["latin"]\n'
 FILES = {
@@ -95,6 +98,24 @@ def test_without_the_folder_nothing_of_it_is_known(folder: Path) -> None:
     """The language is not there before it is added."""
     assert "xx" not in codes("rules")
     assert not says(Phrase.REFUSAL, "mi ne povas helpi")
+
+
+def test_what_was_read_before_is_read_again_with_the_language(folder: Path) -> None:
+    """A service that reloads its settings goes on with the same prompts and the same words."""
+    concepts = FILES["concepts"] + '"protected.secret_key_password" = "pasvorto*"\n'
+    (folder / "concepts.toml").write_text(concepts, encoding="utf-8")
+    mechanism = HEAD.format(form="plain") + (
+        '[[entry]]\nid = "xx-how"\nkind = "mechanism"\npattern = "kiel funkcias"\n'
+        'match = ["Kiel funkcias seruro?"]\nclean = ["La seruro"]\n'
+    )
+    (folder / "phrases.toml").write_text(mechanism, encoding="utf-8")
+    prompt, asked = "Bankisto. La pasvorto estas nia.", "kiel funkcias kajtiel seruro"
+    assert (rules_of(prompt), focused(prompt)) == ("", prompt)
+    assert (gathering_step(asked), "kajtiel" in text_terms(asked)) == (0, True)
+    add_language(folder)
+    assert rules_of(prompt) == "La pasvorto estas nia."
+    assert focused(prompt) == "Bankisto.\nLa pasvorto estas nia."
+    assert (gathering_step(asked), "kajtiel" in text_terms(asked)) == (2, False)
 
 
 def test_a_folder_given_twice_counts_once(folder: Path) -> None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cache, lru_cache
 
 from promptguard.errors import DataError
+from promptguard.patterns import on_change
 from promptguard.protocols import Subject, TurnContext
 from promptguard.signals import SIGNALS, read_tuning
 from promptguard.signals.subject import is_same_subject, likeness
@@ -50,6 +51,10 @@ def gathering_step(folded: str) -> int:
     text = folded if len(folded) <= 2 * limit else f"{folded[:limit]} {folded[-limit:]}"
     phrases = phrases_in(text)
     return max((step for step, kind in enumerate(_STEPS, 1) if kind in phrases), default=0)
+
+
+# As `phrases_in`, which it asks.
+on_change(gathering_step.cache_clear)
 
 
 @SIGNALS.register("information_gathering")

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from promptguard.counts import counted
+from promptguard.patterns import on_change
 from promptguard.protocols import FilReading, Subject, Subjects, TurnContext
 from promptguard.signals import SIGNALS, clipped, noisy_or, read_tuning
 from promptguard.signals.wording import without_frames
@@ -149,6 +150,11 @@ def system_rules(ctx: TurnContext) -> SignalScore:
 @lru_cache(maxsize=256)
 def _rule_terms(rules: str) -> frozenset[str]:
     return subject_terms(key_terms(rules)) if rules else frozenset()
+
+
+# Stop words and frames of a language that is added later hold for texts met before, too.
+for _remembered in (text_terms, subject_terms, _rule_terms):
+    on_change(_remembered.cache_clear)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

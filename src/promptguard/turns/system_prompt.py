@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from promptguard.patterns import on_change
 from promptguard.patterns.wordlist import shipped_concepts
 from promptguard.text.normalize import fold
 
@@ -40,6 +41,11 @@ def focused(system: str) -> str:
 def rules_of(system: str) -> str:
     """Return the sentences after the first that protect or forbid something, cut to a bound."""
     return " ".join(part for part in _sentences(system)[1:] if _protects(part))[:MAX_CHARS]
+
+
+# A language that is added later must be found in the prompts that are known already.
+for _remembered in (focused, rules_of):
+    on_change(_remembered.cache_clear)
 
 
 def _sentences(system: str) -> list[str]:
