@@ -87,3 +87,14 @@ def test_signals_are_attributed_from_their_nats() -> None:
     fil, semantic = found.signals
     assert (fil.signal, fil.alone, fil.needed) == ("fil", 2, 2)
     assert (semantic.alone, semantic.needed) == (1, 1)
+
+
+def test_a_content_acted_on_below_the_bar_was_enough_alone() -> None:
+    """Where contents are stripped from a lower range on, no signal beside them was needed."""
+    nats = (("semantic", -1.0), ("content", 2.5))
+    caught = outcome(0, 0.2, is_flagged=True, prior=-3.0, nats=nats)
+    found = signal_attribution((case(0, is_attack=True),), (caught,), bar=0.0)
+    assert (found.caught, found.hard, found.only_together) == (1, 0, 0)
+    content, semantic = found.signals
+    assert (content.alone, content.needed) == (1, 1)
+    assert (semantic.alone, semantic.needed) == (0, 0)

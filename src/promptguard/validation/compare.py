@@ -76,29 +76,39 @@ def _only_by(name: str, caught: dict[str, set[int]], parts: set[str]) -> int:
 def signal_attribution(
     cases: Sequence[Case], outcomes: Sequence[Outcome], *, bar: float
 ) -> SignalAttribution:
-    """Take the caught attacks apart; a turn is caught where prior + nats reach `bar`."""
+    """Take the caught attacks apart; a turn is caught where prior + nats reach `bar`.
+
+    One that was caught below it, for a content that is acted on earlier, is taken at what it
+    reached.
+    """
     caught = [o for case, o in zip(cases, outcomes, strict=True) if _hit(case, o)]
     summed = [o for o in caught if not o.is_hard]
     names = sorted({name for o in summed for name, _ in o.nats})
     return SignalAttribution(
         caught=len(caught),
         hard=len(caught) - len(summed),
-        only_together=sum(all(o.prior + nats < bar for _, nats in o.nats) for o in summed),
+        only_together=sum(all(nats < _short(o, bar) for _, nats in o.nats) for o in summed),
         signals=tuple(_signal_share(name, summed, bar) for name in names),
     )
 
 
 def _signal_share(name: str, caught: Sequence[Outcome], bar: float) -> SignalShare:
-    weighed = [
-        (dict(o.nats).get(name, 0.0), sum(nats for _, nats in o.nats), bar - o.prior)
-        for o in caught
-    ]
+    weighed = [(dict(o.nats).get(name, 0.0), _total(o), _short(o, bar)) for o in caught]
     return SignalShare(
         signal=name,
         alone=sum(nats >= short for nats, _, short in weighed),
         needed=sum(nats > 0 and total - nats < short for nats, total, short in weighed),
         mean_nats=sum(nats for nats, _, _ in weighed) / len(weighed),
     )
+
+
+def _total(outcome: Outcome) -> float:
+    return sum(nats for _, nats in outcome.nats)
+
+
+def _short(outcome: Outcome, bar: float) -> float:
+    """Return the nats that it took to be caught."""
+    return min(bar - outcome.prior, _total(outcome))
 
 
 def _hit(case: Case, outcome: Outcome) -> bool:
