@@ -135,6 +135,21 @@ def test_json_carries_counts_costs_and_changes(scripted, data, candidate) -> Non
     assert body["is_regression"] is False
 
 
+def test_what_a_tool_returned_is_judged_too(scripted, tmp_path: Path, candidate) -> None:
+    """An attack in a tool's result is one, also where nobody said a word."""
+    result = [{"role": "tool", "content": "attack 5"}]
+    asked = [{"role": "user", "content": "question 1"}, *result]
+    records = [
+        {"id": n, "label": "attack", "messages": said} for n, said in enumerate((result, asked))
+    ]
+    data = tmp_path / "tools.jsonl"
+    data.write_text("\n".join(map(json.dumps, records)))
+    model = scripted(misses=0)
+    done = compare(KIND, candidate, "--data", str(data), "--model", model, "--json")
+    first = json.loads(done.stdout)["first"]
+    assert (first["true_positives"], first["failed"]) == (2, 0)
+
+
 def test_two_shipped_versions_are_compared_on_a_recording(
     monkeypatch, tmp_path: Path, data: str
 ) -> None:

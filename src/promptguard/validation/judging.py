@@ -145,7 +145,7 @@ class _PromptJudge:
 
     def judge(self, case: Case) -> tuple[Outcome, ...]:
         """Return the contenders' outcomes."""
-        prompts = tuple(_prompts(case))
+        prompts = tuple(prompts_of(case))
         if not prompts:
             raise InputError("There is no user or tool message to judge.")
         start, before = time.perf_counter(), self._spent()
@@ -254,8 +254,11 @@ def _layer_falsehood(layer: LayerResult, config: PromptGuardConfig) -> tuple[flo
     return falsehood, fmean(one.threshold for one in asked) if bar is None else bar
 
 
-def _prompts(case: Case) -> Iterator[tuple[int, PromptInput]]:
-    """Yield each turn that says something, with its number and what came before it."""
+def prompts_of(case: Case) -> Iterator[tuple[int, PromptInput]]:
+    """Yield each turn that says something, with its number and what came before it.
+
+    Its words and its contents are a user layer each.
+    """
     system = next((m.content for m in case.messages if m.role is Role.SYSTEM), None)
     history: list[Message] = []
     for number, step in enumerate(steps_of(case.messages), start=1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -10,9 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from promptguard.config import PromptGuardConfig
-from promptguard.conversation import Message, Role
 from promptguard.core.decision import Decision
-from promptguard.core.prompt import PromptInput
 from promptguard.errors import ConfigError
 from promptguard.evaluation import BatchItem, PromptGuard
 from promptguard.evaluators.metrics import ReciprocityMetrics
@@ -25,6 +23,7 @@ from promptguard.evaluators.prompts import (
 from promptguard.usage import Usage
 from promptguard.validation.compare import mcnemar
 from promptguard.validation.dataset import Case
+from promptguard.validation.judging import prompts_of
 
 MakeGuard = Callable[[PromptGuardConfig], PromptGuard]
 
@@ -179,7 +178,7 @@ def _judge(
 
 
 def _verdicts(cases: Sequence[Case], guard: PromptGuard) -> tuple[str, ...]:
-    turns = [tuple(_turns(case)) for case in cases]
+    turns = [[prompt for _, prompt in prompts_of(case)] for case in cases]
     # In one batch, so that the guard's concurrency is used over all records.
     found = iter(guard.evaluate_batch_sync(turn for case in turns for turn in case))
     return tuple(_verdict(tuple(islice(found, len(case)))) for case in turns)
@@ -194,17 +193,6 @@ def _verdict(found: Sequence[BatchItem]) -> str:
     if not judged or len(judged) < len(found):
         return "failed"
     return "block" if any(item.decision is Decision.BLOCK for item in judged) else "pass"
-
-
-def _turns(case: Case) -> Iterator[PromptInput]:
-    """Yield each user turn with the messages that came before it."""
-    system = next((m.content for m in case.messages if m.role is Role.SYSTEM), None)
-    history: list[Message] = []
-    for message in case.messages:
-        if message.role is Role.USER and message.content.strip():
-            yield PromptInput(user=message.content, system=system, history=tuple(history))
-        if message.role is not Role.SYSTEM:
-            history.append(message)
 
 
 def _expected(case: Case) -> str:
