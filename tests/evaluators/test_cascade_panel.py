@@ -121,6 +121,31 @@ async def test_where_partial_answers_count_the_answer_before_stands() -> None:
     assert opinion.cascade.failed == 1
 
 
+async def test_who_goes_before_a_place_is_free_spends_nothing() -> None:
+    """No call was made; one that is under way counts, for it may be billed."""
+    limit, holding = ConcurrencyLimit(1), HoldingJudge()
+    others: list[asyncio.Task[LayerJudgement]] = []
+
+    class Local(LocalLikeJudge):
+        async def judge(self, task: LayerTask) -> LayerJudgement:
+            # The next place goes to somebody else.
+            others.append(asyncio.create_task(limit.judge(holding, TASK)))
+            await asyncio.sleep(0)
+            return await super().judge(task)
+
+    budget = Budget(BudgetConfig(calls_per_session=1), Clock())
+    panel = cascade(Local(default=DOUBT), ScriptedJudge(), budget=budget)
+    asking = asyncio.create_task(panel.ask(TASK, limit))
+    await holding.is_asked.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    others[0].cancel()
+    budget.take("s")
+    with pytest.raises(BudgetError):
+        budget.take("s")
+
+
 async def test_a_cached_answer_does_not_touch_the_allowance() -> None:
     """Hits cost nothing."""
 

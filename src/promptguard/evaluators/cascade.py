@@ -163,10 +163,17 @@ class CascadePanel:
             self._budget.take(self._session)
         except BudgetError:
             return _unresolved(before, CascadeReport(withheld=1))
-        # A call that was cancelled may have been charged all the same, so it counts as a call.
-        usage: Usage | None = Usage(calls=1) + replace(abandoned_usage(judge), calls=0)
+        usage: Usage | None = None
+
+        def count_call() -> None:
+            nonlocal usage
+            # A call that is cancelled may have been charged all the same, so it counts as a call.
+            usage = Usage(calls=1) + replace(abandoned_usage(judge), calls=0)
+
         try:
-            judgement = await limit.judge(judge, task, timeout_s=self._seconds_per_call)
+            judgement = await limit.judge(
+                judge, task, timeout_s=self._seconds_per_call, when_asked=count_call
+            )
             usage = None if judgement.is_cached else judgement.usage
         except TimeoutError:
             row = UsageRow(

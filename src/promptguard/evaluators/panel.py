@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from itertools import chain
 from statistics import fmean
 from typing import Protocol, TypeVar
@@ -31,14 +31,20 @@ class ConcurrencyLimit:
         self._meter = meter or UsageMeter()
 
     async def judge(
-        self, judge: Judge, task: LayerTask, *, timeout_s: float | None = None
+        self,
+        judge: Judge,
+        task: LayerTask,
+        *,
+        timeout_s: float | None = None,
+        when_asked: Callable[[], None] = lambda: None,
     ) -> LayerJudgement:
-        """Ask once a place is free; the time limit starts then.
+        """Ask once a place is free; the time limit starts then, and `when_asked` is called.
 
         Raises TimeoutError after `timeout_s`, else only errors of this package: what a judge
         raises on its own account becomes an EvaluationError naming type, model and layer.
         """
         async with self._places:
+            when_asked()
             try:
                 async with asyncio.timeout(timeout_s):
                     judgement = await _asked(judge, task, has_limit=timeout_s is not None)
