@@ -87,11 +87,9 @@ def read_dataset(
 
 def configured_weights(config: ControllerConfig) -> Weights:
     """Return the weights that a configuration uses."""
-    from pathlib import Path
+    from promptguard.risk.weights import named_weights
 
-    from promptguard.risk.weights import load_weights, shipped_weights
-
-    return load_weights(Path(config.weights)) if config.weights else shipped_weights()
+    return named_weights(config.weights)
 
 
 def score_traces(

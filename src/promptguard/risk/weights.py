@@ -246,6 +246,11 @@ def shipped_weights() -> Weights:
     return load_weights(Path(str(files("promptguard") / "data" / "weights.toml")))
 
 
+def named_weights(path: str | None) -> Weights:
+    """Return the weights of a setting: of the file that it names, else the shipped ones."""
+    return load_weights(Path(path)) if path else shipped_weights()
+
+
 def load_weights(path: Path) -> Weights:
     """Read a weights file; raises ConfigError saying what is wrong with it."""
     try:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from promptguard.counts import counted
 from promptguard.errors import DataError
 from promptguard.model.network import sigmoid
 from promptguard.model.reading import MessageReading
@@ -191,8 +192,7 @@ def context(ctx: TurnContext) -> SignalScore:
     if reading is None:
         return SignalScore(name="context", score=0.0)
     cut = ", older turns cut" if reading.is_truncated else ""
-    turns = f"{reading.turns} turn{'' if reading.turns == 1 else 's'}"
-    reason = f"serves an attack {reading.turn:.2f} over {turns}{cut}"
+    reason = f"serves an attack {reading.turn:.2f} over {counted(reading.turns, 'turn')}{cut}"
     parts = {"turns": float(reading.turns), "session": reading.session}
     return SignalScore(name="context", score=reading.turn, reason=reason, parts=parts)
 

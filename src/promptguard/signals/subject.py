@@ -141,10 +141,8 @@ def system_rules(ctx: TurnContext) -> SignalScore:
     rules = _rule_terms(ctx.rules)
     shared = ctx.subjects.now.terms & rules
     score = min(1.0, len(shared) / _ENOUGH)
-    terms = f"{len(shared)} term{'' if len(shared) == 1 else 's'}"
-    return SignalScore(
-        name="system_rules", score=score, reason=f"{terms} of what the prompt protects"
-    )
+    reason = f"{counted(len(shared), 'term')} of what the prompt protects"
+    return SignalScore(name="system_rules", score=score, reason=reason)
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from promptguard.computations import checkpoint
 from promptguard.config import ControllerConfig
@@ -17,7 +16,7 @@ from promptguard.model.reading import ContextReading, MessageReading
 from promptguard.patterns.wordlist import Concepts, shipped_concepts
 from promptguard.protocols import Encoder, FilReading, Signal, TurnContext
 from promptguard.risk.ledger import CONTENT, weigh
-from promptguard.risk.weights import PRESETS, Priors, Weights, load_weights, shipped_weights
+from promptguard.risk.weights import PRESETS, Priors, Weights, named_weights
 from promptguard.signals import load_signals
 from promptguard.signals.subject import subjects_of
 from promptguard.state import SessionState
@@ -63,7 +62,7 @@ class TurnJudge:
 
         `encoder` replaces the embedded readers, `instinct` rules that were read before.
         """
-        weights = load_weights(Path(config.weights)) if config.weights else shipped_weights()
+        weights = named_weights(config.weights)
         share = config.false_positive_budget or PRESETS[config.preset]
         priors = weights.priors_for(share)
         instinct = instinct or FrozenInstinct.load(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from promptguard.config import ControllerConfig
 from promptguard.counts import counted
-from promptguard.risk.weights import Weights, load_weights, shipped_weights
+from promptguard.risk.weights import Weights, named_weights
 from promptguard.runs.report import (
     BadLine,
     Group,
@@ -228,8 +227,7 @@ def _warnings(dataset: Dataset, outcomes: Outcomes) -> Iterator[str]:
 def _weights(contender: Contender) -> Weights | None:
     if not isinstance(contender.settings, ControllerConfig):
         return None
-    path = contender.settings.weights
-    return load_weights(Path(path)) if path else shipped_weights()
+    return named_weights(contender.settings.weights)
 
 
 def _signals(

@@ -14,7 +14,7 @@ from pathlib import Path
 from promptguard.config import ControllerConfig, config_hash
 from promptguard.errors import DataError, ModelError
 from promptguard.model.artifact import bundled
-from promptguard.risk.weights import load_weights, shipped_weights
+from promptguard.risk.weights import named_weights
 from promptguard.runs.journal import Journal
 from promptguard.runs.report import Configured, Manifest
 from promptguard.validation.contenders import (
@@ -152,7 +152,7 @@ def _configured(contender: Contender) -> Configured:
     settings = contender.settings
     weights = ""
     if isinstance(settings, ControllerConfig):
-        used = load_weights(Path(settings.weights)) if settings.weights else shipped_weights()
+        used = named_weights(settings.weights)
         weights = f"{used.version} ({used.fitted_on})"
     return Configured(
         name=contender.name,
