@@ -237,6 +237,18 @@ def test_resume_refuses_other_records_and_another_configuration(tmp_path: Path) 
         run(records(9)[::-1], out, resume=True)
 
 
+def test_resume_refuses_rules_that_changed_meanwhile(tmp_path: Path) -> None:
+    """The configuration names the same file, which now finds other things."""
+    out, rules = tmp_path / "out.jsonl", tmp_path / "own.toml"
+    config = ControllerConfig(use_model=False, rules=(str(rules),))
+    rules.write_text("one")
+    (record,) = records(1)
+    FileOutput(out, config).add(json.dumps({"id": record.id}))
+    rules.write_text("two")
+    with pytest.raises(InputError, match="configuration"):
+        FileOutput(out, config, resume=True).start(iter((record,)))
+
+
 def test_an_existing_output_is_never_overwritten_unasked(tmp_path: Path) -> None:
     """Not a scan's own, nor anybody else's file."""
     out = tmp_path / "out.jsonl"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from promptguard.config import ControllerConfig, config_hash
 from promptguard.errors import ConfigError, DataError, InputError
-from promptguard.runs.journal import Journal
+from promptguard.runs.journal import Journal, judging_hash
 
 SETTINGS = {"seed": 1, "model": "m"}
 
@@ -42,6 +43,20 @@ def test_a_line_that_was_cut_off_is_written_again(path: Path) -> None:
     journal.add("two")
     journal.close()
     assert path.read_bytes() == b"one\ntwo\n"
+
+
+def test_other_weights_or_rules_under_the_same_names_judge_otherwise(tmp_path: Path) -> None:
+    """What is in the files that a configuration names makes the lines, and not their names."""
+    weights, language = tmp_path / "w.toml", tmp_path / "xx"
+    language.mkdir()
+    config = ControllerConfig(weights=str(weights), rules=(str(language),))
+    found = [judging_hash(config)]
+    for file, text in ((weights, "a"), (weights, "b"), (language / "rules.toml", "c")):
+        file.write_text(text)
+        found.append(judging_hash(config))
+    assert len(set(found)) == 4
+    assert judging_hash(config) == found[-1]
+    assert judging_hash(ControllerConfig()) == config_hash(ControllerConfig())
 
 
 def test_a_path_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:

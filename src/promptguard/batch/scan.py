@@ -13,10 +13,10 @@ from typing import Protocol, TextIO
 from promptguard.batch.local import judge_locally
 from promptguard.batch.ray import judge_on_ray, require_ray
 from promptguard.batch.verdict_lines import Opener, is_error, open_judge
-from promptguard.config import ControllerConfig, config_hash
+from promptguard.config import ControllerConfig
 from promptguard.errors import InputError
 from promptguard.records import Fault, Record
-from promptguard.runs.journal import Journal
+from promptguard.runs.journal import Journal, judging_hash
 
 
 class Engine(StrEnum):
@@ -107,7 +107,7 @@ class FileOutput:
     ) -> None:
         self._out = out
         # Lines of two configurations must not be mixed in one file.
-        self._journal = Journal(out, {"configuration": config_hash(config)})
+        self._journal = Journal(out, {"configuration": judging_hash(config)})
         self._resume = resume
         self._is_open = False
         if not resume and not overwrite:

@@ -5,12 +5,15 @@ A run that stops anywhere, even in the middle of a line, goes on after the last 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from promptguard.config import ControllerConfig, config_hash
 from promptguard.errors import ConfigError, DataError, InputError
 
 
@@ -159,6 +162,24 @@ class Journal:
 
     def _failed(self, what: str, error: OSError) -> ConfigError:
         return ConfigError(f"Cannot {what} {self.path}: {error.strerror}.")
+
+
+def judging_hash(config: ControllerConfig) -> str:
+    """Return a hash of all that judges by a configuration: it, and the files that it names.
+
+    Where it names neither weights nor rules, it is the configuration's own.
+    """
+    named = [Path(name) for name in (config.weights, *config.rules) if name]
+    if not named:
+        return config_hash(config)
+    digest = hashlib.sha256(config_hash(config).encode())
+    for path in named:
+        # A folder of rules is a language, with a file for each section.
+        for file in sorted(path.glob("*.toml")) if path.is_dir() else [path]:
+            # One that cannot be read fails where it is used, which says why.
+            with suppress(OSError):
+                digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def replace_text(path: Path, text: str) -> None:

@@ -28,7 +28,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configured:
-    """A contender's settings as JSON, their hash, and the weights behind them."""
+    """A contender's settings as JSON, the weights behind them, and a hash of both.
+
+    Of the rules that they name, too; the hash is the settings' own where they name no file.
+    """
 
     name: str
     sha256: str

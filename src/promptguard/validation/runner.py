@@ -15,7 +15,7 @@ from promptguard.config import ControllerConfig, config_hash
 from promptguard.errors import DataError, ModelError
 from promptguard.model.artifact import bundled
 from promptguard.risk.weights import named_weights
-from promptguard.runs.journal import Journal
+from promptguard.runs.journal import Journal, judging_hash
 from promptguard.runs.report import Configured, Manifest
 from promptguard.validation.contenders import (
     Contender,
@@ -150,13 +150,14 @@ def _cases_hash(dataset: Dataset) -> str:
 
 def _configured(contender: Contender) -> Configured:
     settings = contender.settings
-    weights = ""
+    weights, digest = "", config_hash(settings)
     if isinstance(settings, ControllerConfig):
+        digest = judging_hash(settings)
         used = named_weights(settings.weights)
         weights = f"{used.version} ({used.fitted_on})"
     return Configured(
         name=contender.name,
-        sha256=config_hash(settings),
+        sha256=digest,
         settings=settings.model_dump_json(),
         weights=weights,
     )
