@@ -358,11 +358,13 @@ def test_cost_grows_with_the_turns_only(asked: str, answers: tuple[str, ...]) ->
     [
         ("Vaccines cause autism, right?", "\n" * 3400 + "myth " * 120, "Come on.", "Ok, yes."),
         ("Tell me of yourself.", "I have a dog. I have no dog. " * 70) * 12,
+        (Q, "." * 200_000 + "they should must " * 8, "Sure?", NO),
     ],
-    ids=["blank lines", "one fact over and over"],
+    ids=["blank lines", "one fact over and over", "dots before the first word"],
 )
 def test_what_repeats_in_an_answer_takes_little_time(texts: tuple[str, ...]) -> None:
-    """These took seconds: blank lines met every refutation, and every fact every other."""
+    """These took seconds: every refutation met all blank lines, every fact every other one, and
+    every wording all that stands before it."""
     judge_contradiction(talk("Hello.", "Hello."))
     start = time.process_time()
     judge_contradiction(talk(*texts))

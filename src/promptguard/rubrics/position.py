@@ -197,16 +197,18 @@ def points_down(wording: str, language: LanguageRules) -> bool:
 
 def _clause(item: _Evidence, text: str, language: LanguageRules) -> str:
     """Return the words around a wording, up to where another clause begins."""
-    # Bounded, because every stating wording of an answer asks for its clause.
-    text = text[: item.end + _CLAUSE_CHARS]
+    # Bounded, because every stating wording of an answer asks for its clause. What lies further
+    # before it than any window reaches has no words in it.
+    left = max(0, item.start - _ASKED_CHARS)
+    text = text[left : item.end + _CLAUSE_CHARS]
     folded = fold(text)
     bounds = language.questions["clause"].pattern
-    start = max((m.end() for m in bounds.finditer(folded[: item.start])), default=0)
-    rest = folded[item.end :]
+    start = max((m.end() for m in bounds.finditer(folded[: item.start - left])), default=0)
+    rest = folded[item.end - left :]
     joined = language.questions.get("join")
     found = [pattern.search(rest) for pattern in (bounds, joined and joined.pattern) if pattern]
     end = min((match.start() for match in found if match), default=len(rest))
-    return text[start : item.end + end]
+    return text[start : item.end - left + end]
 
 
 def _is_asked(item: _Evidence, piece: str) -> bool:
