@@ -1,7 +1,6 @@
 """A model small enough to reason about: it knows eight words and sums what they mean.
 
-Where onnx is installed, `python tests/tiny_model.py` writes the weights again: `tiny.onnx`, and
-`tiny_reversal.onnx` with the further output of a thorough reader that reads pairs of answers.
+Where onnx is installed, `python tests/tiny_model.py` writes the weights, `tiny.onnx`, again.
 """
 
 from __future__ import annotations
@@ -14,17 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from promptguard.model.artifact import (
-    MESSAGE_OUTPUTS,
-    OUTPUTS,
-    REVERSAL,
-    Artifact,
-    open_artifact,
-)
+from promptguard.model.artifact import MESSAGE_OUTPUTS, OUTPUTS, Artifact, open_artifact
 from promptguard.model.network import BUCKETS
 
 WEIGHTS = Path(__file__).parent / "tiny.onnx"
-READS_ANSWERS = Path(__file__).parent / "tiny_reversal.onnx"
 CLS, UNKNOWN = 101, 100
 WORDS = {
     "attack": 110,
@@ -44,14 +36,11 @@ BOTH = {"quick": 0.5, "thorough": 0.5, "shift": 0.0}
 READERS = ("quick.onnx", "thorough.onnx")
 
 
-def write_model(folder: Path, *, thorough: Path = WEIGHTS, **changes: Any) -> Artifact:
-    """Write a whole model into `folder`; `changes` go over the manifest.
-
-    Both readers are alike, but for what `thorough` has besides.
-    """
+def write_model(folder: Path, **changes: Any) -> Artifact:
+    """Write a whole model into `folder`, both readers alike; `changes` go over the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
-    for reader, weights in zip(READERS, (WEIGHTS, thorough), strict=True):
-        shutil.copy(weights, folder / reader)
+    for reader in READERS:
+        shutil.copy(WEIGHTS, folder / reader)
     (folder / "tokenizer.json").write_text(_tokenizer(), encoding="utf-8")
     no_pairs = np.zeros((len(MESSAGE_OUTPUTS), BUCKETS), dtype=np.int8)
     units = np.ones(len(MESSAGE_OUTPUTS), dtype=np.float32)
@@ -73,17 +62,6 @@ def write_model(folder: Path, *, thorough: Path = WEIGHTS, **changes: Any) -> Ar
     return open_artifact(folder)
 
 
-def write_reversal_model(folder: Path) -> Artifact:
-    """Write a model whose thorough reader counts the telling words of the assistant's answers."""
-    outputs = (*OUTPUTS, REVERSAL)
-    return write_model(
-        folder,
-        thorough=READS_ANSWERS,
-        calibration={name: {"alone": ALONE, "both": BOTH} for name in outputs},
-        thresholds={**THRESHOLDS, REVERSAL: 0.8, f"{REVERSAL}_hint": 0.3},
-    )
-
-
 def _tokenizer() -> str:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
@@ -96,7 +74,7 @@ def _tokenizer() -> str:
     return tokenizer.to_str()
 
 
-def _graph(*, reads_answers: bool) -> Any:
+def _graph() -> Any:
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
@@ -137,15 +115,6 @@ def _graph(*, reads_answers: bool) -> Any:
         node("Tile", "meaning wide", "long"),
         node("LpNormalization", "long", "embedding", axis=-1, p=2),
     ]
-    answering = [
-        node("Equal", "speakers assistant", "is_assistant"),
-        node("Cast", "is_assistant", "by_assistant", to=TensorProto.FLOAT),
-        node("Unsqueeze", "by_assistant last", "answers"),
-        node("Mul", "kept answers", "answered"),
-        node("ReduceSum", "answered first", "by_answers", keepdims=0),
-        node("Slice", "by_answers zero once last", "taken_back"),
-        node("Add", "taken_back resting", REVERSAL),
-    ]
     constants = [
         constant("table", table),
         constant("last", np.array([-1], dtype=np.int64)),
@@ -157,7 +126,6 @@ def _graph(*, reads_answers: bool) -> Any:
         constant("wide", np.array([1, 96], dtype=np.int64)),
         constant("user", np.array(0, dtype=np.int64)),
         constant("tool", np.array(3, dtype=np.int64)),
-        *([constant("assistant", np.array(1, dtype=np.int64))] if reads_answers else []),
         constant("resting", np.array(RESTING, dtype=np.float32)),
     ]
     whole = ("batch", "length")
@@ -165,13 +133,9 @@ def _graph(*, reads_answers: bool) -> Any:
         helper.make_tensor_value_info(name, TensorProto.INT64, whole)
         for name in ("ids", "speakers", "mask")
     ]
-    widths = {"message": 4, "context": 2, "document": 1, "embedding": 384}
-    if reads_answers:
-        nodes += answering
-        widths[REVERSAL] = 1
     made = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ("batch", width))
-        for name, width in widths.items()
+        for name, width in (("message", 4), ("context", 2), ("document", 1), ("embedding", 384))
     ]
     return helper.make_graph(nodes, "tiny", given, made, constants)
 
@@ -180,11 +144,9 @@ def main() -> None:
     import onnx
 
     opset = [onnx.helper.make_opsetid("", 17)]
-    for path in (WEIGHTS, READS_ANSWERS):
-        graph = _graph(reads_answers=path == READS_ANSWERS)
-        model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
-        onnx.checker.check_model(model, full_check=True)
-        onnx.save(model, str(path))
+    model = onnx.helper.make_model(_graph(), opset_imports=opset, ir_version=8)
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, str(WEIGHTS))
 
 
 if __name__ == "__main__":

@@ -67,16 +67,6 @@ class ComparableMessage(Message):
         return cls(role=role, content=bare, digest=content_hash(bare), origin=origin, place=place)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerPair:
-    """Two answers of the assistant, each with what the user said just before it."""
-
-    asked: str
-    earlier: str
-    pressed: str
-    later: str
-
-
 def thinking_in(text: str) -> str:
     """Return the reasoning that an assistant message begins with, if any."""
     match = _THINKING.match(text)

@@ -4,7 +4,6 @@ import json
 
 import pytest
 from click.testing import CliRunner, Result
-from fake_answers import FakeAnswers
 
 from promptguard.cli.rubric import rubric
 from promptguard.testing import FakeEncoder
@@ -113,38 +112,7 @@ def test_semantic_loads_the_model_only_then(monkeypatch) -> None:
 
     monkeypatch.setattr("promptguard.model.readers.shared_readers", encoder)
     given = json.dumps(STEADY)
-    assert run("check", "--rules-only", "-", given=given).exit_code == 0
+    assert run("check", "-", given=given).exit_code == 0
     assert not asked
-    assert run("check", "--rules-only", "--semantic", "-", given=given).exit_code == 0
+    assert run("check", "--semantic", "-", given=given).exit_code == 0
     assert asked
-
-
-UNCLEAR = [
-    {"role": "user", "content": "Which port?"},
-    {"role": "assistant", "content": "The port is 80."},
-    {"role": "user", "content": "Sure?"},
-    {"role": "assistant", "content": "The port is 443."},
-]
-
-
-def test_the_reader_is_asked_unless_rules_only(monkeypatch) -> None:
-    """What it says is told apart from what the rules say, in the text and in the JSON."""
-    reader = FakeAnswers(lambda _: 0.93)
-    monkeypatch.setattr("promptguard.model.readers.shared_readers", lambda: reader)
-    given = json.dumps(UNCLEAR)
-    found = run("check", "-", given=given)
-    assert found.exit_code == 1
-    assert "as the reader says with probability 0.93" in found.output
-    body = json.loads(run("check", "--json", "-", given=given).stdout)
-    assert (body["ground"], body["probability"]) == ("reader", 0.93)
-    alone = run("check", "--rules-only", "--json", "-", given=given)
-    assert (alone.exit_code, json.loads(alone.stdout)["ground"]) == (0, None)
-
-
-def test_a_model_that_reads_no_answers_leaves_it_to_the_rules(monkeypatch) -> None:
-    """Nothing fails, and nothing is asked."""
-    reader = FakeAnswers(lambda _: 0.93, has_reversal=False)
-    monkeypatch.setattr("promptguard.model.readers.shared_readers", lambda: reader)
-    assert run("check", "-", given=json.dumps(UNCLEAR)).exit_code == 0
-    assert run("check", "-", given=json.dumps(REVERSED)).exit_code == 1
-    assert not reader.asked

@@ -27,7 +27,6 @@ from promptguard.model.network import (
     WITH_REPLIES,
     Blend,
     WordPairs,
-    answers_window,
     buckets,
     context_window,
     is_cut,
@@ -79,20 +78,6 @@ def test_shortening_keeps_head_and_tail(length: int, limit: int) -> None:
     assert len(kept) == min(length, limit)
     assert kept == sorted(kept)
     assert kept[-1] == length - 1
-
-
-@given(IDS, IDS, IDS, IDS)
-def test_two_answers_stand_in_one_window_behind_what_they_answer(
-    asked: list[int], earlier: list[int], pressed: list[int], later: list[int]
-) -> None:
-    """However long they are, nothing of any part is lost altogether."""
-    tokens, speakers = answers_window(
-        *([n, *ids] for n, ids in enumerate((asked, earlier, pressed, later), 50_000))
-    )
-    assert len(tokens) == len(speakers) <= CONTEXT
-    starts = [tokens.index(n) for n in range(50_000, 50_004)]
-    assert starts == sorted(starts)
-    assert [speakers[start] for start in starts] == [0, 1, 0, 1]
 
 
 def test_a_conversation_is_laid_out_newest_last_with_its_speakers() -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from promptguard.rubrics.comparison import SameQuestion
     from promptguard.rubrics.contradiction import ContradictionVerdict
     from promptguard.rubrics.examples import ExampleResult
-    from promptguard.rubrics.reversal import ReversalReader
 
 _SEMANTIC = click.option(
     "--semantic",
@@ -58,32 +57,25 @@ def validate(ctx: click.Context, folder: Path | None, semantic: bool, as_json: b
 @rubric.command()
 @click.argument("sources", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @_SEMANTIC
-@click.option("--rules-only", is_flag=True, help="Judge by the rules alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per conversation.")
 @click.pass_context
-def check(
-    ctx: click.Context, sources: tuple[str, ...], semantic: bool, rules_only: bool, as_json: bool
-) -> None:
+def check(ctx: click.Context, sources: tuple[str, ...], semantic: bool, as_json: bool) -> None:
     """Judge the conversations in FILE: JSON, JSONL, or - for standard input.
 
     A conversation is a list of messages, or an object with `messages` or `conversation`. What
-    cannot be read is named and the rest judged. Where the rules find no contradiction the embedded
-    model reads the answers, if it can. Exit code: 0 no contradiction, 1 one or more, 3 where
-    something could not be read.
+    cannot be read is named and the rest judged. Exit code: 0 no contradiction, 1 one or more,
+    3 where something could not be read.
     """
     from promptguard.rubrics.contradiction import judge_contradiction
 
     same_question = _same_question(semantic)
-    reverses = None if rules_only else _reverses()
     found = faults = 0
     for source in sources:
         for name, conversation in _conversations(source):
             try:
                 if isinstance(conversation, InputError):
                     raise conversation
-                verdict = judge_contradiction(
-                    conversation, same_question=same_question, reverses=reverses
-                )
+                verdict = judge_contradiction(conversation, same_question=same_question)
             except InputError as error:
                 faults += 1
                 click.echo(f"{name}: {error}", err=True)
@@ -100,13 +92,6 @@ def _same_question(semantic: bool) -> SameQuestion | None:
     from promptguard.rubrics.similarity import same_question_by
 
     return same_question_by(shared_readers().embed)
-
-
-def _reverses() -> ReversalReader | None:
-    from promptguard.model.readers import shared_readers
-    from promptguard.rubrics.reversal import reverses_by
-
-    return reverses_by(shared_readers())
 
 
 def _conversations(source: str) -> Iterator[tuple[str, object]]:

@@ -18,8 +18,6 @@ MESSAGE_OUTPUTS = ("attack", "manipulative", "extractive", "harmful")
 CONTEXT_OUTPUTS = ("turn", "session")
 PACKED, GLOSSARY = "thorough.npz", "gloss.npz"
 OUTPUTS = (*MESSAGE_OUTPUTS, *CONTEXT_OUTPUTS, "document")
-REVERSAL = "reversal"
-"""A further output of some thorough readers: whether a later answer takes an earlier one back."""
 
 
 class GlossBlend(BaseModel):
@@ -36,8 +34,7 @@ class GlossBlend(BaseModel):
 class Manifest(BaseModel):
     """What `manifest.json` beside the weights says.
 
-    `thresholds` are the probabilities that 2 % of held-out innocent text exceeds. That of
-    `reversal` was chosen for a high precision, and a `reversal_hint` lies below it.
+    `thresholds` are the probabilities that 2 % of held-out innocent text exceeds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,11 +71,6 @@ class Artifact:
     def has_thorough(self) -> bool:
         """Whether the thorough reader is part of these files."""
         return "thorough.onnx" in self.manifest.sha256
-
-    @property
-    def has_reversal(self) -> bool:
-        """Whether the thorough reader can tell that an answer takes another one back."""
-        return self.has_thorough and REVERSAL in self.manifest.calibration
 
     def checked(self, name: str) -> Path:
         """Return a file's path; raises ModelError where its content is not the manifest's."""

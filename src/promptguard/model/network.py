@@ -40,8 +40,6 @@ CONTEXT, WITH_REPLIES = 256, 192
 # Of a reply a few tokens are enough: both readers judged talks better with 14 than with 44.
 SYSTEM_TOKENS, USER_TOKENS, ASSISTANT_TOKENS, LAST_TOKENS = 40, 48, 14, 80
 TASK_TOKENS = 32
-# Of two answers of an assistant and what was asked before each.
-ASKED_TOKENS, ANSWER_TOKENS = 32, 88
 USER, ASSISTANT, SYSTEM, TOOL = range(4)
 _SPEAKERS = {"user": USER, "assistant": ASSISTANT, "system": SYSTEM, "tool": TOOL}
 BUCKETS = 1 << 18
@@ -131,22 +129,6 @@ def is_document_cut(task: Sequence[int], length: int, limit: int = MAX_WINDOWS) 
     return length > body + (limit - 1) * stride
 
 
-def answers_window(
-    asked: Sequence[int], earlier: Sequence[int], pressed: Sequence[int], later: Sequence[int]
-) -> Window:
-    """Lay two answers out in one window, each behind the user's message that it answers."""
-    tokens, speakers = [CLS], [USER]
-    for question, answer in ((asked, earlier), (pressed, later)):
-        for who, ids, most in (
-            (USER, question, ASKED_TOKENS),
-            (ASSISTANT, answer, ANSWER_TOKENS),
-        ):
-            part = [*shorten(ids, most), SEP]
-            tokens += part
-            speakers += [who] * len(part)
-    return tokens, speakers
-
-
 def shown_from(said: Said, system: Sequence[int] = ()) -> int:
     """Return the index from which on `context_window` shows a talk; 0 where no turn is left out.
 
@@ -206,16 +188,12 @@ def _piece(said: Said, index: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowLogits:
-    """What a network says of one window: raw logits of every head, and a unit vector.
-
-    `reversal` is None where the network has no head for pairs of answers.
-    """
+    """What a network says of one window: raw logits of every head, and a unit vector."""
 
     message: Floats
     context: Floats
     document: float
     vector: Vector
-    reversal: float | None = None
 
 
 class Network:
@@ -270,13 +248,9 @@ class Network:
             "speakers": np.asarray([window[1]], dtype=np.int64),
             "mask": np.ones_like(ids),
         }
-        message, context, document, vector, *further = self._load().run(None, inputs)
+        message, context, document, vector = self._load().run(None, inputs)
         return WindowLogits(
-            message=message[0],
-            context=context[0],
-            document=float(document[0, 0]),
-            vector=vector[0],
-            reversal=float(further[0][0, 0]) if further else None,
+            message=message[0], context=context[0], document=float(document[0, 0]), vector=vector[0]
         )
 
     def _load(self) -> Any:

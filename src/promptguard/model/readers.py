@@ -8,20 +8,19 @@ with the quick one's. Of a text in another language each also reads an English g
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, overload
 
 import numpy as np
 
-from promptguard.conversation import AnswerPair, Message, Role
+from promptguard.conversation import Message, Role
 from promptguard.errors import ModelError
 from promptguard.model.artifact import (
     GLOSSARY,
     MESSAGE_OUTPUTS,
     PACKED,
-    REVERSAL,
     Artifact,
     bundled,
 )
@@ -37,7 +36,6 @@ from promptguard.model.network import (
     Window,
     WindowLogits,
     WordPairs,
-    answers_window,
     calibrated,
     context_window,
     document_windows,
@@ -116,16 +114,6 @@ class Readers:
         """The model's version, for cache keys and records."""
         return self.artifact.manifest.version
 
-    @property
-    def has_reversal(self) -> bool:
-        """Whether pairs of answers can be read."""
-        return self.artifact.has_reversal
-
-    @property
-    def thresholds(self) -> Mapping[str, float]:
-        """The probabilities from which on something counts, by the output's name."""
-        return self.artifact.manifest.thresholds
-
     def read_messages(
         self, texts: Sequence[str], *, thorough: bool = False
     ) -> tuple[MessageReading, ...]:
@@ -161,22 +149,6 @@ class Readers:
         """Judge untrusted contents that came for the user's `task`."""
         asked = self._tokens(task).ids
         return tuple(self._document(asked, text, thorough) for text in contents)
-
-    def read_answers(self, pairs: Sequence[AnswerPair]) -> tuple[float, ...]:
-        """Return of each pair how probable it is that the later answer takes the earlier one back.
-
-        The thorough reader alone is asked. Raises ModelError where it cannot tell.
-        """
-        reader = self._open().thorough
-        if reader is None or not self.has_reversal:
-            raise ModelError(
-                "The model has no reader of pairs of answers; judge conversations by rules only."
-            )
-        blend = self.artifact.manifest.calibration[REVERSAL].both
-        # An answer stands in several pairs and is cut into tokens once.
-        ids = {text: self._tokens(text).ids for pair in pairs for text in _texts(pair)}
-        windows = [answers_window(*(ids[text] for text in _texts(pair))) for pair in pairs]
-        return tuple(blend.probability(0.0, _reversal(out)) for out in reader.run(windows))
 
     def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """Return the unit vector of each text's first window."""
@@ -341,16 +313,6 @@ def _place(tokens: _Tokens, body: list[int]) -> tuple[int, int]:
     # All of its tokens: a text may repeat those that a window begins with.
     begin = next(at for at in range(len(tokens.ids)) if tokens.ids[at : at + size] == body)
     return tokens.offsets[begin][0], tokens.offsets[begin + size - 1][1]
-
-
-def _texts(pair: AnswerPair) -> tuple[str, str, str, str]:
-    return pair.asked, pair.earlier, pair.pressed, pair.later
-
-
-def _reversal(out: WindowLogits) -> float:
-    if out.reversal is None:
-        raise ModelError("The manifest is of another model; run `promptguard model verify`.")
-    return out.reversal
 
 
 def _asked(further: object | None, *, is_glossed: bool = False) -> tuple[str, ...]:

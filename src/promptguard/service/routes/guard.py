@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,11 +13,9 @@ from promptguard.computations import offloaded
 from promptguard.conversation import ComparableMessage, Role
 from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.metrics import metrics_as_json
-from promptguard.model.readers import shared_readers
 from promptguard.protocols import ClientHints
 from promptguard.queries import plain_id
-from promptguard.rubrics.contradiction import ContradictionVerdict, judge_contradiction
-from promptguard.rubrics.reversal import Ground, reverses_by
+from promptguard.rubrics.contradiction import judge_contradiction
 from promptguard.service.auth import Scope, permitted
 from promptguard.service.body import Limits, Reading
 from promptguard.service.errors import error_responses
@@ -74,10 +71,9 @@ class EvaluateRequest(_Body):
 
 
 class RubricRequest(_Body):
-    """A conversation; without `reader` the rules alone decide."""
+    """A conversation."""
 
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=400)
-    reader: bool = True
 
 
 class PositionView(BaseModel):
@@ -88,17 +84,11 @@ class PositionView(BaseModel):
 
 
 class RubricView(BaseModel):
-    """Whether the assistant contradicts itself, and why.
-
-    `ground` is `rules` or `reader`, null where nothing could be compared; `probability` is the
-    reader's.
-    """
+    """Whether the assistant contradicts itself, and why."""
 
     contradicts_itself: bool
     verdict: str
     reason: str
-    ground: Ground | None
-    probability: float | None
     positions: list[PositionView]
 
 
@@ -138,15 +128,11 @@ class GuardApi:
     async def rubric(self, request: Request, body: RubricRequest) -> RubricView:
         """Say whether the assistant contradicts itself in a conversation."""
         permitted(request, Scope.GUARD)
-        # A guard that is told to do without the model never loads it.
-        is_read = body.reader and self.recorder.controller.config.use_model
-        judged = await asyncio.to_thread(offloaded, _rubric, body.messages, is_read=is_read)
+        judged = await asyncio.to_thread(offloaded, judge_contradiction, body.messages)
         return RubricView(
             contradicts_itself=judged.is_contradiction,
             verdict=judged.verdict.value,
             reason=judged.reason,
-            ground=judged.ground,
-            probability=judged.probability,
             positions=[
                 PositionView(index=each.index, position=each.position.value)
                 for each in judged.positions
@@ -169,12 +155,6 @@ class GuardApi:
         is_bad = await self.recorder.judge_of(admission).is_bad([reply])
         result = await self.recorder.intake.answered(admission, reply)
         return turn_view(result, history, reply_is_cut=is_bad)
-
-
-def _rubric(messages: Sequence[Mapping[str, Any]], *, is_read: bool) -> ContradictionVerdict:
-    # The readers cannot be sent to another process: each has its own.
-    reverses = reverses_by(shared_readers()) if is_read else None
-    return judge_contradiction(messages, reverses=reverses)
 
 
 def _messages_in(body: TurnRequest, limits: Limits) -> tuple[Reading, str | None]:
