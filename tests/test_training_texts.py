@@ -8,7 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from training.answers import labelled, written
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptguard.model.network import CONTEXT
+from training.answers import answers_window, labelled, written
 from training.compose import Insertions, composed
 from training.prepare import early_turns, examples_of
 from training.slots import FRAMES, SLOT, inline, slot_pairs
@@ -17,6 +21,7 @@ from training.tokens import laid_down, load_rows, write_arrays
 CORPUS = Path(__file__).parents[1] / "training" / "corpus"
 
 ROLES = ("user", "assistant")
+IDS = st.lists(st.integers(0, 40_000), max_size=200)
 
 
 def test_every_template_has_a_slot_and_inputs_of_both_kinds() -> None:
@@ -190,3 +195,17 @@ def test_turns_with_another_stance_contradict_each_other() -> None:
     (last,) = labelled([talk])
     assert [text for _, text in last["said"]] == ["user 1", "assistant 1", "user 2", "assistant 2"]
     assert last["attack"] == 1
+
+
+@given(IDS, IDS, IDS, IDS)
+def test_two_answers_stand_in_one_window_behind_what_they_answer(
+    asked: list[int], earlier: list[int], pressed: list[int], later: list[int]
+) -> None:
+    """However long they are, nothing of any part is lost altogether."""
+    tokens, speakers = answers_window(
+        *([n, *ids] for n, ids in enumerate((asked, earlier, pressed, later), 50_000))
+    )
+    assert len(tokens) == len(speakers) <= CONTEXT
+    starts = [tokens.index(n) for n in range(50_000, 50_004)]
+    assert starts == sorted(starts)
+    assert [speakers[start] for start in starts] == [0, 1, 0, 1]

@@ -10,13 +10,16 @@ hold many pairs of answers, nearly all of which agree.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from promptguard.model.network import ASSISTANT, CLS, SEP, USER, Window, shorten
 from training.records import is_held_out, read
 
+# Of each message of the user and of each answer, that a window shows.
+ASKED_TOKENS, ANSWER_TOKENS = 32, 88
 HELD_OUT_SHARE = 0.12
 ORDINARY = 6000
 MOST_CHARS = 4000
@@ -25,6 +28,22 @@ DEV_SOURCES = ("cdconv_train", "citod", "decode_pairs")
 DEV_PER_LABEL = 400
 Record = dict[str, Any]
 Told = tuple[str, str]  # what was asked, and the answer
+
+
+def answers_window(
+    asked: Sequence[int], earlier: Sequence[int], pressed: Sequence[int], later: Sequence[int]
+) -> Window:
+    """Lay two answers out in one window, each behind the user's message that it answers."""
+    tokens, speakers = [CLS], [USER]
+    for question, answer in ((asked, earlier), (pressed, later)):
+        for who, ids, most in (
+            (USER, question, ASKED_TOKENS),
+            (ASSISTANT, answer, ANSWER_TOKENS),
+        ):
+            part = [*shorten(ids, most), SEP]
+            tokens += part
+            speakers += [who] * len(part)
+    return tokens, speakers
 
 
 def pair_of(earlier: Told, later: Told, label: int, record: Record, **names: Any) -> Record:

@@ -17,12 +17,12 @@ from torch.utils.data import DataLoader, IterableDataset
 from promptguard.model.network import (
     USER,
     Window,
-    answers_window,
     context_window,
     document_windows,
     message_windows,
 )
-from training.flat import Flat, flattened, moved
+from training.answers import answers_window
+from training.flat import Flat, flattened, mapped
 from training.weighing import SOURCE_BOOST, Row, boost_of
 
 TRAINING_WINDOWS, MOST_WINDOWS = 3, 8
@@ -49,10 +49,6 @@ class Batch:
     kinds: Tensor
     pairs: Tensor
 
-    def to(self, device: str) -> Batch:
-        """Return the batch on a device."""
-        return Batch(**{name: moved(value, device) for name, value in vars(self).items()})
-
 
 @dataclass
 class Step:
@@ -63,7 +59,13 @@ class Step:
 
     def to(self, device: str) -> Step:
         """Return the same on a device."""
-        return Step(self.flat.to(device), tuple(batch.to(device) for batch in self.batches))
+        step: Step = mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
+        return step
+
+    def pin_memory(self) -> Step:
+        """Return the same where a device can fetch it without being waited for."""
+        step: Step = mapped(self, lambda tensor: tensor.pin_memory() if tensor.numel() else tensor)
+        return step
 
 
 def pad(windows: list[Window]) -> tuple[Tensor, Tensor, Tensor]:
@@ -167,7 +169,7 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
 
     def answers_batch(self, rng: random.Random) -> Collated:
         """Return a batch of two answers each, the later of which may take back the earlier."""
-        rows = self.answers.draw(self.size // 6, rng)
+        rows = self.answers.draw(self.size // 4, rng)
         windows = [[answers_window(*(ids for _, ids in row["ids"]))] for row in rows]
         return collate("answers", rows, windows)
 
@@ -281,4 +283,7 @@ def stream(rows: list[Row], options: Any, seed: int) -> Iterator[Step]:
     """Yield steps made by several processes."""
     torch.manual_seed(seed)
     batches = Batches(rows, options.batch, options.authored_boost, seed)
-    return iter(DataLoader(batches, batch_size=None, num_workers=options.workers))
+    is_pinned = torch.cuda.is_available()
+    return iter(
+        DataLoader(batches, batch_size=None, num_workers=options.workers, pin_memory=is_pinned)
+    )

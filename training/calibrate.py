@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from promptguard.model.artifact import MESSAGE_OUTPUTS, OUTPUTS, REVERSAL
+from promptguard.model.artifact import MESSAGE_OUTPUTS, OUTPUTS
 
 FILES = (
     "quick.onnx", "thorough.onnx", "thorough.npz", "tokenizer.json", "word_pairs.npz", "gloss.npz",
@@ -31,7 +31,6 @@ BENIGN_ABOVE = 0.02
 PARTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # of the logits, that a gloss may get
 Scores = dict[str, np.ndarray]
 LEAST_OF_A_SOURCE = 50  # a handful of records must not decide a proportion
-REVERSAL_BARS = ("reversal", "reversal_hint")
 BASES = {
     "quick": "all-MiniLM-L6-v2 with Han characters and word pieces of 22 languages added",
     "thorough": "all-mpnet-base-v2 with the same vocabulary",
@@ -110,14 +109,6 @@ def columns(name: str, held: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return values, labels[kept], held["source"][kept], kept
 
 
-def reversal_of(held: Scores) -> np.ndarray:
-    """Return scale and shift of the thorough reader's word on two answers."""
-    picked = held["task"] == "answers"
-    labels = held["attack"][picked]
-    weights = weights_of(held["source"][picked], labels)
-    return fitted(held["thorough_answers"][picked][:, None], labels, weights)
-
-
 def load_part(folder: Path, name: str) -> Scores:
     """Return the logits of one set of examples, those of the table of word pairs added."""
     with np.load(folder / f"{name}.npz", allow_pickle=False) as stored:
@@ -172,14 +163,6 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--version", required=True)
     parser.add_argument("--data", type=Path, required=True, help="manifest of the prepared data")
-    parser.add_argument(
-        "--reversal",
-        nargs=2,
-        type=float,
-        default=(0.95, 0.8),
-        metavar=("FLAG", "HINT"),
-        help="probabilities from which on two answers count, chosen by `benchmarks.rubric --json`",
-    )
     options = parser.parse_args()
     held = load_scores(options.scores)
     gloss = gloss_share(held)
@@ -214,11 +197,6 @@ def main() -> None:
         bar = threshold(odds[innocent], weights[innocent])
         manifest["thresholds"][name] = round(float(1 / (1 + np.exp(-bar))), 4)
         print(f"{name}: {len(labels)} examples, alone {alone.round(3)}, both {both.round(3)}")
-    if "thorough_answers" in held:
-        scale, shift = reversal_of(held).round(4)
-        both = {"quick": 0.0, "thorough": scale, "shift": shift}
-        manifest["calibration"][REVERSAL] = {"alone": {"quick": 0.0, "shift": shift}, "both": both}
-        manifest["thresholds"] |= dict(zip(REVERSAL_BARS, options.reversal, strict=True))
     (options.model / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
 
 

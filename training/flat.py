@@ -7,8 +7,8 @@ attention lays windows of like length side by side.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor
 from promptguard.model.network import Window
 
 # Windows up to each of these lengths are padded to the longest among them.
-STEPS = (24, 40, 64, 96, 128, 160, 208, 256, 512)
+STEPS = (32, 64, 112, 160, 512)
 ROUND = 8  # lengths that attention is fast with
 
 
@@ -50,19 +50,18 @@ class Flat:
     """Which of the windows, as ordered here, each of the given windows is."""
     buckets: tuple[Bucket, ...]
 
-    def to(self, device: str) -> Flat:
-        """Return the same on a device."""
-        return Flat(*(moved(value, device) for value in vars(self).values()))
 
-
-def moved(value: Any, device: str) -> Any:
-    """Return tensors on a device, alone or in buckets, and anything else as it is."""
+def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a value with all its tensors changed, those of its fields too."""
     if isinstance(value, Tensor):
-        return value.to(device, non_blocking=True)
+        return change(value)
     if isinstance(value, tuple):
-        return tuple(moved(one, device) for one in value)
-    if isinstance(value, Bucket):
-        return Bucket(*(moved(one, device) for one in vars(value).values()))
+        return tuple(mapped(one, change) for one in value)
+    if isinstance(value, dict):
+        return {key: mapped(one, change) for key, one in value.items()}
+    if is_dataclass(value):
+        fields = {name: mapped(one, change) for name, one in vars(value).items()}
+        return type(value)(**fields)
     return value
 
 

@@ -20,7 +20,6 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 OUTPUTS = ("attack", "manipulative", "extractive", "harmful")
 SPEAKERS = 4  # user, assistant, system, tool
 BUCKETS, FAR = 32, 128
-PACKED = 2**16  # weights; smaller tensors are not worth it
 
 
 @dataclass(frozen=True)
@@ -232,34 +231,13 @@ def load_base(folder: Path, name: str) -> Network:
     return network
 
 
-def read_state(path: Path) -> dict[str, Tensor]:
-    """Return stored weights by name, however they were stored."""
-    stored = torch.load(path, map_location="cpu")
-    # A packed matrix is a pair: its rows in int8, and what a 1 is worth in each.
-    return {
-        key: value[0].float() * value[1] if isinstance(value, tuple) else value.float()
-        for key, value in stored.items()
-    }
-
-
 def load_state(network: Network, path: Path) -> Network:
     """Fill a network with stored weights."""
-    network.load_state_dict(read_state(path))
+    state = torch.load(path, map_location="cpu")
+    network.load_state_dict({key: value.float() for key, value in state.items()})
     return network.to(DEVICE)
 
 
 def save_state(network: Network, path: Path) -> None:
     """Store a network's weights in fp16."""
     torch.save({key: value.half().cpu() for key, value in network.state_dict().items()}, path)
-
-
-def pack_state(network: Network, path: Path) -> None:
-    """Store a network's weights in a byte each, large matrices by their rows."""
-    stored = {}
-    for key, value in network.state_dict().items():
-        if value.ndim == 2 and value.numel() >= PACKED:
-            unit = (value.abs().amax(1, keepdim=True) / 127).clamp(min=1e-9)
-            stored[key] = ((value / unit).round().to(torch.int8).cpu(), unit.cpu())
-        else:
-            stored[key] = value.half().cpu()
-    torch.save(stored, path)

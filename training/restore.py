@@ -21,7 +21,7 @@ from training.network import SHAPES, Network
 
 Arrays = dict[str, np.ndarray]
 _LAYER = re.compile(r"/(layers\.\d+)/(\w+)(?:/rest)?/MatMul_output")
-_HEAD = re.compile(r"(message|context|document|reversal)_MatMul_output")
+_HEAD = re.compile(r"(message|context|document)_MatMul_output")
 
 
 def read_arrays(path: Path) -> tuple[onnx.ModelProto, Arrays]:
@@ -104,7 +104,7 @@ def restore(name: str, folder: Path) -> Network:
         {k: torch.from_numpy(np.array(v, dtype=np.float32)) for k, v in state.items()},
         strict=False,
     )
-    # Readers before 0.12.0 do not compare answers: that head begins untrained.
+    # What is shipped does not compare answers: that head begins untrained.
     if unexpected or any("reversal_head" not in name for name in missing):
         raise SystemExit(f"{folder} does not hold a whole {name} reader: {missing} {unexpected}")
     for absent in missing:

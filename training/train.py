@@ -3,30 +3,36 @@
     python -m training.train --base .train/grown --data .train/tokens --work .train/work STAGE...
 
 Stages, each resuming from what the ones before left in WORK: `align-thorough`, `thorough`,
-`align-quick`, `distil`, `score`, and `pack-thorough` and `pack-quick`, which store a reader small
-for its way back. With `--start FOLDER` training goes on from the readers shipped there instead of
-the bases; the alignment may be left out then, and `mean-thorough` and `mean-quick` put the mean of
-a reader before and after in its place. The mean of the weights of two networks, one trained further
-from the other, is often better than either on sources that neither has seen, so that the quick
-reader is best distilled from it. `reversal` then fits the head that compares answers to the mean,
-which its first weights were not trained with.
+`align-quick`, `distil`, `score`. With `--start FOLDER` training goes on from the readers shipped
+there instead of the bases; the alignment may be left out then, `mean-thorough` and `mean-quick` put
+the mean of a reader before and after in its place, and `changes-thorough` and `changes-quick` store
+what became of it small enough to travel (`training.changes`). The mean of the weights of two
+networks, one trained further from the other, is often better than either on sources that neither
+has seen, so that the quick reader is best distilled from it. `reversal` then fits the head that
+compares answers to the mean, which its first weights were not trained with.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import random
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as f
 
-from promptguard.model.network import answers_window
+from training.answers import answers_window
 from training.batches import Sampler, collate, step_of, stream
+from training.changes import changes_between
 from training.course import Course, optimiser_of, step_with
+from training.flat import mapped
+from training.jobs import jobs_of, labels_of
 from training.losses import (
     Translations,
     distil_loss,
@@ -37,9 +43,9 @@ from training.losses import (
     translated_loss,
     vectors,
 )
-from training.network import DEVICE, SHAPES, Network, load_base, load_state, pack_state, save_state
+from training.network import DEVICE, SHAPES, Network, load_base, load_state, save_state
 from training.restore import restore
-from training.scoring import jobs_of, logits_of, report
+from training.scoring import logits_of, report
 from training.tokens import Sentence, load_rows, load_sentences
 from training.weighing import AUTHORED_BOOST, Row
 
@@ -183,16 +189,26 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--align-batch", type=int, default=1024)
     parser.add_argument("--align-rate", type=float, default=2e-4)
     parser.add_argument("--workers", type=int, default=10)
+    parser.add_argument("--keep-words", action="store_true", help="do not train the word table")
     parser.add_argument("--sets", nargs="+", default=["dev", "held"])
     parser.add_argument("--scores", type=Path, help="where the stage `score` writes")
     return parser.parse_args()
 
 
+@cache
+def beginning(name: str, start: Path | None, base: Path | None) -> Network:
+    """Return a reader as training begins."""
+    return restore(name, start) if start else load_base(base, name)
+
+
 def begun(options: Any, name: str, stored: str = "") -> Network:
     """Return a reader as an earlier stage stored it, else as training begins."""
-    network = restore(name, options.start) if options.start else load_base(options.base, name)
+    network = copy.deepcopy(beginning(name, options.start, options.base))
     path = options.work / stored
-    return load_state(network, path) if path.is_file() else network.to(DEVICE)
+    if stored and path.is_file():
+        load_state(network, path)
+    network.words.requires_grad_(not options.keep_words)
+    return network.to(DEVICE)
 
 
 def run(stage: str, options: Any, loaded: dict[str, Any]) -> None:
@@ -226,9 +242,11 @@ def run(stage: str, options: Any, loaded: dict[str, Any]) -> None:
     elif stage == "score":
         for part in options.sets:
             score(part, loaded[part](), options)
-    elif stage.startswith("pack-"):
-        name = stage.removeprefix("pack-")
-        pack_state(begun(options, name, f"{name}.pt"), work / f"{name}.packed.pt")
+    elif stage.startswith("changes-"):
+        name = stage.removeprefix("changes-")
+        old, new = begun(options, name), begun(options, name, f"{name}.pt")
+        changes = changes_between(old.state_dict(), new.state_dict())
+        torch.save(mapped(changes, Tensor.cpu), work / f"{name}.changes.pt")
     else:
         raise SystemExit(f"{stage} is not a stage")
 
@@ -256,19 +274,6 @@ def averaged(old: Network, new: Network, share: float) -> Network:
             if before[key].any():
                 value.mul_(share).add_(before[key], alpha=1 - share)
     return new
-
-
-def labels_of(rows: list[Row]) -> dict[str, np.ndarray]:
-    """Return what calibration needs to know of each example."""
-    return {
-        "id": np.array([row["id"] for row in rows]),
-        "task": np.array([row["task"] for row in rows]),
-        "source": np.array([row["source"] for row in rows]),
-        "lang": np.array([row["lang"] for row in rows]),
-        "attack": np.array([row["attack"] for row in rows]),
-        "session": np.array([row["session"] for row in rows]),
-        "kinds": np.array([row["kinds"] for row in rows]),
-    }
 
 
 def main() -> None:

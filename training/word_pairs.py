@@ -62,6 +62,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("scores", type=Path)
     parser.add_argument("--share", type=float, required=True)
+    parser.add_argument("--sampled", type=Path, help="the examples that step 5b scored")
     options = parser.parse_args()
     tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
     rows = load_messages(options.data / "train.jsonl.gz")
@@ -86,7 +87,7 @@ def main() -> None:
     np.savez_compressed(options.model / "word_pairs.npz", table=table, units=units)
     pairs = WordPairs(table=table, units=units)
     for name in ("held", "dev"):
-        rows = list(read(options.data / f"{name}.jsonl.gz"))
+        rows = list(read((options.sampled or options.data) / f"{name}.jsonl.gz"))
         for key, kind in (("said", "pairs"), ("gloss", "pairs_gloss")):
             found = [added(pairs, row.get(key) or row["said"], tokenizer) for row in rows]
             np.save(options.scores / f"{kind}_{name}.npy", np.stack(found))
