@@ -3,7 +3,8 @@
 python -m benchmarks.rubric FILE.jsonl[.gz]... [--source NAME] [--half A|B] [--semantic] [--json]
 
 Each line holds `id`, `messages`, `source`, `lang` and a `label`: `contradiction`, or anything else
-for dialogues without one. A half is chosen by a hash of the id: rules are written on A.
+for dialogues without one; the texts of `training/corpus/rubric` are read as they are. A half is
+chosen by a hash of the id: rules are written on A.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.halves import add_half, half_of
+from benchmarks.rubric_texts import dialogues
 from promptguard.model.readers import shared_readers
 from promptguard.rubrics.contradiction import RubricVerdict, judge_contradiction
 from promptguard.rubrics.similarity import same_question_by
@@ -45,11 +47,12 @@ class Measure:
 
 
 def records(paths: list[Path]) -> Iterator[dict[str, object]]:
-    """Yield every record of the files."""
+    """Yield every dialogue of the files."""
     for path in paths:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8") as lines:
-            yield from map(json.loads, lines)
+            for line in lines:
+                yield from dialogues(json.loads(line), path)
 
 
 def measure(source: str, outcomes: Sequence[tuple[RubricVerdict, bool]]) -> Measure:

@@ -8,20 +8,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from promptguard.model.network import CONTEXT
-from training.answers import answers_window, labelled, written
 from training.compose import Insertions, composed
 from training.prepare import early_turns, examples_of
 from training.slots import FRAMES, SLOT, inline, slot_pairs
 from training.tokens import laid_down, load_rows, write_arrays
 
 CORPUS = Path(__file__).parents[1] / "training" / "corpus"
-
-ROLES = ("user", "assistant")
-IDS = st.lists(st.integers(0, 40_000), max_size=200)
 
 
 def test_every_template_has_a_slot_and_inputs_of_both_kinds() -> None:
@@ -124,54 +116,6 @@ def test_talks_that_differ_from_the_first_turn_on_are_also_shown_before_the_open
     assert not [e for e in shown if e["pair"] == "q-early"]
 
 
-def test_answers_that_give_way_are_shown_behind_those_that_hold(tmp_path: Path) -> None:
-    """All pairs of one record belong together, and what only sounds like giving way is none."""
-    folder = tmp_path / "rubric"
-    folder.mkdir()
-    record = {
-        "id": "one", "lang": "en", "kind": "fact", "asked": "q", "pressed": ["p1", "p2"],
-        "holds": ["h1", "h2"], "gives_way": ["g1", "g2"], "near": "n",
-    }  # fmt: skip
-    stance = {"id": "two", "lang": "en", "first": "f", "user": "", "holds": "h", "grants": "g"}
-    (folder / "answers_en.jsonl").write_text(json.dumps(record), encoding="utf-8")
-    (folder / "stances.jsonl").write_text(json.dumps(stance), encoding="utf-8")
-    found = list(written(tmp_path))
-    labels = {(one["said"][1][1], one["said"][3][1]): one["attack"] for one in found}
-    assert labels[("h1", "g2")] == labels[("h", "g")] == 1
-    assert labels[("h1", "n")] == labels[("h1", "h2")] == labels[("g1", "g2")] == 0
-    assert {one["pair"] for one in found} == {"one", "two"}
-    assert all([role for role, _ in one["said"]] == ["user", "assistant"] * 2 for one in found)
-
-
-def test_what_fits_one_answer_contradicts_the_other(tmp_path: Path) -> None:
-    """The same later text is labelled both ways, so that none gives the label away alone."""
-    folder = tmp_path / "rubric"
-    folder.mkdir()
-    fact = {"id": "f", "lang": "en", "kind": "pets", "asked": "q", "answer": "a", "other": "o"}
-    fact |= {"then": "t", "keeps": ["k0", "k1", "k2"], "breaks": ["b0", "b1"]}
-    (folder / "facts_en.jsonl").write_text(json.dumps(fact), encoding="utf-8")
-    (folder / "stances.jsonl").touch()
-    found = {(one["said"][1][1], one["said"][3][1]): one["attack"] for one in written(tmp_path)}
-    assert found == {
-        **{("a", kept): 0 for kept in ("k0", "k1")},
-        **{("a", broken): 1 for broken in ("b0", "b1")},
-        **{("o", broken): 0 for broken in ("b0", "b1")},
-        ("o", "k0"): 1,
-    }
-
-
-def test_every_written_fact_has_both_sides() -> None:
-    """Three answers that fit, two that do not, and no two of them alike."""
-    for path in sorted((CORPUS / "rubric").glob("facts_*.jsonl")):
-        lines = [json.loads(line) for line in path.open(encoding="utf-8")]
-        assert len({line["id"] for line in lines}) == len(lines)
-        for line in lines:
-            told = [line["answer"], line["other"], *line["keeps"], *line["breaks"]]
-            assert (len(line["keeps"]), len(line["breaks"])) == (3, 2), line["id"]
-            assert len(set(told)) == len(told), line["id"]
-            assert all([*told, line["asked"], line["then"]]), line["id"]
-
-
 def test_examples_come_back_from_token_ids(tmp_path: Path) -> None:
     """What the training machine reads is what was laid down."""
     row = {
@@ -184,28 +128,3 @@ def test_examples_come_back_from_token_ids(tmp_path: Path) -> None:
     del plain["gloss_ids"]
     write_arrays(laid_down([row, plain]), tmp_path / "train.xz")
     assert load_rows(tmp_path / "train.xz") == [row, plain]
-
-
-def test_turns_with_another_stance_contradict_each_other() -> None:
-    """Every two answers of a labelled talk are compared; of other talks the last two."""
-    said = [{"role": role, "content": f"{role} {n}"} for n in range(3) for role in ROLES]
-    talk = {"id": "a", "lang": "en", "source": "s", "messages": said, "label": "contradiction"}
-    found = list(labelled([talk | {"meta": {"align": [1, 1, 0]}}]))
-    assert [one["attack"] for one in found] == [0, 1, 1]
-    (last,) = labelled([talk])
-    assert [text for _, text in last["said"]] == ["user 1", "assistant 1", "user 2", "assistant 2"]
-    assert last["attack"] == 1
-
-
-@given(IDS, IDS, IDS, IDS)
-def test_two_answers_stand_in_one_window_behind_what_they_answer(
-    asked: list[int], earlier: list[int], pressed: list[int], later: list[int]
-) -> None:
-    """However long they are, nothing of any part is lost altogether."""
-    tokens, speakers = answers_window(
-        *([n, *ids] for n, ids in enumerate((asked, earlier, pressed, later), 50_000))
-    )
-    assert len(tokens) == len(speakers) <= CONTEXT
-    starts = [tokens.index(n) for n in range(50_000, 50_004)]
-    assert starts == sorted(starts)
-    assert [speakers[start] for start in starts] == [0, 1, 0, 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,6 @@ from promptguard.model.network import (
     document_windows,
     message_windows,
 )
-from training.answers import answers_window
 from training.flat import Flat, flattened, mapped
 from training.weighing import SOURCE_BOOST, Row, boost_of
 
@@ -82,7 +81,9 @@ def pad(windows: list[Window]) -> tuple[Tensor, Tensor, Tensor]:
 class Sampler:
     """Draws units (a pair, or one record) by source, each source by the root of its size."""
 
-    def __init__(self, rows: list[Row], authored_boost: float) -> None:
+    def __init__(
+        self, rows: list[Row], authored_boost: float, boosts: Mapping[str, float] = SOURCE_BOOST
+    ) -> None:
         groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for index, row in enumerate(rows):
             key = row["pair"]
@@ -92,7 +93,7 @@ class Sampler:
             by_source[group[0]["source"]].append(group)
         self.units = list(by_source.values())
         self.weights = [
-            math.sqrt(sum(map(len, units))) * boost_of(units[0][0], authored_boost, SOURCE_BOOST)
+            math.sqrt(sum(map(len, units))) * boost_of(units[0][0], authored_boost, boosts)
             for units in by_source.values()
         ]
 
@@ -108,17 +109,18 @@ class Sampler:
 class Batches(IterableDataset):  # type: ignore[type-arg]
     """An endless stream of steps, with a batch of each task."""
 
-    def __init__(self, rows: list[Row], size: int, authored_boost: float, seed: int) -> None:
+    def __init__(self, rows: list[Row], options: Any, seed: int) -> None:
+        fresh = {n: SOURCE_BOOST.get(n, 1.0) * options.fresh_boost for n in options.fresh}
+        boosts = (options.authored_boost, SOURCE_BOOST | fresh)
         by_task = {
             task: [r for r in rows if r["task"] == task]
-            for task in ("message", "context", "document", "answers")
+            for task in ("message", "context", "document")
         }
-        self.messages = Sampler(by_task["message"], authored_boost)
+        self.messages = Sampler(by_task["message"], *boosts)
         talks = [r for r in by_task["context"] if is_talk(r)]
-        self.talks = Sampler(talks, authored_boost)
-        self.firsts = Sampler([r for r in by_task["context"] if not is_talk(r)], authored_boost)
-        self.documents = Sampler(by_task["document"], authored_boost)
-        self.answers = Sampler(by_task["answers"], authored_boost)
+        self.talks = Sampler(talks, *boosts)
+        self.firsts = Sampler([r for r in by_task["context"] if not is_talk(r)], *boosts)
+        self.documents = Sampler(by_task["document"], *boosts)
         quiet = [r["ids"] for r in talks if not r["session"]]
         self.small_talk = [turns for turns in quiet if len(turns) > 2]
         self.replies = [
@@ -129,7 +131,7 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         ] or [turns[-1] for turns in quiet]
         self.systems = [r["system_ids"] for r in by_task["context"] if r["system_ids"]]
         self.innocent = [r["ids"] for r in by_task["message"] if not r["attack"]]
-        self.size, self.seed = size, seed
+        self.size, self.seed = options.batch, seed
 
     def __iter__(self) -> Iterator[Step]:
         worker = torch.utils.data.get_worker_info()
@@ -139,7 +141,6 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
                 self.message_batch(rng),
                 self.context_batch(rng),
                 self.document_batch(rng),
-                self.answers_batch(rng),
             )
 
     def message_batch(self, rng: random.Random) -> Collated:
@@ -166,12 +167,6 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
             windows = document_windows(task, ids, MOST_WINDOWS)
             found.append(windows if row["attack"] else some(windows, rng))
         return collate("document", rows, found)
-
-    def answers_batch(self, rng: random.Random) -> Collated:
-        """Return a batch of two answers each, the later of which may take back the earlier."""
-        rows = self.answers.draw(self.size // 4, rng)
-        windows = [[answers_window(*(ids for _, ids in row["ids"]))] for row in rows]
-        return collate("answers", rows, windows)
 
     def context_batch(self, rng: random.Random) -> Collated:
         """Return talks as they are, and attacks begun late, continued, or left behind."""
@@ -282,7 +277,7 @@ def step_of(*collated: Collated) -> Step:
 def stream(rows: list[Row], options: Any, seed: int) -> Iterator[Step]:
     """Yield steps made by several processes."""
     torch.manual_seed(seed)
-    batches = Batches(rows, options.batch, options.authored_boost, seed)
+    batches = Batches(rows, options, seed)
     is_pinned = torch.cuda.is_available()
     return iter(
         DataLoader(batches, batch_size=None, num_workers=options.workers, pin_memory=is_pinned)

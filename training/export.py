@@ -12,7 +12,6 @@ import argparse
 import shutil
 import tempfile
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +61,6 @@ def load_network(name: str, weights: Path) -> Network:
     words = next(value for key, value in state.items() if key.startswith("words."))
     network = Network(SHAPES[name], words.shape[0])
     network.load_state_dict(state)
-    # The head that compares answers is not good enough to ship.
-    network.shape = replace(network.shape, compares_answers=False)
     return network.eval()
 
 
@@ -77,9 +74,7 @@ def sample(data: Path, tokenizer: Tokenizer) -> list[Window]:
     windows: list[Window] = []
     by_task = defaultdict(list)
     for row in read(data / "held.jsonl.gz"):
-        # What compares answers does not ship.
-        if row["task"] != "answers":
-            by_task[row["task"]].append(row)
+        by_task[row["task"]].append(row)
     for task, rows in by_task.items():
         for row in rows[:: max(1, len(rows) // SAMPLED)]:
             said = [(role, tokens(text)) for role, text in row["said"]]

@@ -13,13 +13,12 @@ from promptguard.model.network import (
     document_windows,
     message_windows,
 )
-from training.answers import answers_window
 from training.weighing import Row
 
-MESSAGE, TURN, DOCUMENT, ANSWERS, GLOSSED_MESSAGE, GLOSSED_TURN = range(6)
+MESSAGE, TURN, DOCUMENT, GLOSSED_MESSAGE, GLOSSED_TURN = range(5)
 # Below any logit, so that rows without such a window rank last and take any maximum.
 UNREAD = -20.0
-NAMES = ("message", "context", "document", "answers", "gloss_message", "gloss_context")
+NAMES = ("message", "context", "document", "gloss_message", "gloss_context")
 Job = tuple[int, int, Window]
 Logits = dict[str, np.ndarray]
 
@@ -31,9 +30,6 @@ def jobs_of(rows: list[Row]) -> list[Job]:
         if row["task"] == "document":
             (_, task), (_, ids) = row["ids"]
             jobs += [(index, DOCUMENT, w) for w in document_windows(task, ids)]
-            continue
-        if row["task"] == "answers":
-            jobs.append((index, ANSWERS, answers_window(*(ids for _, ids in row["ids"]))))
             continue
         jobs += [(index, *job) for job in told(row["ids"], row["system_ids"], MESSAGE, TURN)]
         if "gloss_ids" in row:
@@ -55,7 +51,7 @@ def told(
 
 def nothing_read(rows: int) -> Logits:
     """Return the logits of rows of which no window was read yet."""
-    found = {name: np.full(rows, UNREAD, dtype=np.float32) for name in ("document", "answers")}
+    found = {"document": np.full(rows, UNREAD, dtype=np.float32)}
     for name, width in (("message", 4), ("context", 2)):
         found[name] = np.full((rows, width), UNREAD, dtype=np.float32)
         found[f"gloss_{name}"] = found[name].copy()

@@ -57,12 +57,9 @@ def judged(network: Network, step: Step) -> list[Tensor]:
         "context": network.context_head,
         "document": network.document_head,
     }
-    if network.shape.compares_answers:
-        heads["answers"] = network.reversal_head
     return [
         best_windows(heads[batch.task](part).float(), batch.owner, len(batch.attack))
         for batch, part in zip(step.batches, parts, strict=True)
-        if batch.task in heads
     ]
 
 

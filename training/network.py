@@ -1,7 +1,7 @@
 """The networks: encoders with mean pooling and a head per task, small (quick) and large (thorough).
 
 Both read the same vocabulary. The quick one is MiniLM-L6; the thorough one is MPNet, which is also
-the quick one's teacher and the only one that compares two answers.
+the quick one's teacher.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ class Shape:
     eps: float
     first_place: int
     is_relative: bool
-    compares_answers: bool
 
 
-QUICK = Shape(384, 6, 12, 1536, 1e-12, 0, is_relative=False, compares_answers=False)
+QUICK = Shape(384, 6, 12, 1536, 1e-12, 0, is_relative=False)
 # MPNet counts places from 2 on, behind those it keeps for padding.
-THOROUGH = Shape(768, 12, 12, 3072, 1e-5, 2, is_relative=True, compares_answers=True)
+THOROUGH = Shape(768, 12, 12, 3072, 1e-5, 2, is_relative=True)
 SHAPES = {"quick": QUICK, "thorough": THOROUGH}
 
 
@@ -81,7 +80,11 @@ class Layer(nn.Module):
             cells = Lay.apply(row, bucket.places, bucket.windows * bucket.length)
             laid = cells.view(bucket.windows, bucket.length, 3, heads, size // heads)
             q, k, v = laid.permute(2, 0, 3, 1, 4)
-            out = f.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
+            if q.is_cuda:
+                out = f.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
+            else:  # written out, since the gradient of the above is slow on a CPU
+                scores = (q / (size // heads) ** 0.5) @ k.transpose(-1, -2) + bias.to(q.dtype)
+                out = scores.softmax(-1) @ v
             mixed.append(Take.apply(out.transpose(1, 2).reshape(-1, size), bucket.places))
         return self._onward(x, torch.cat(mixed))
 
@@ -108,8 +111,11 @@ class Network(nn.Module):
         self.message_head = nn.Linear(shape.hidden, len(OUTPUTS))
         self.context_head = nn.Linear(shape.hidden, 2)
         self.document_head = nn.Linear(shape.hidden, 1)
-        if shape.compares_answers:
-            self.reversal_head = nn.Linear(shape.hidden, 1)
+
+    def freeze(self, layers: int) -> None:
+        """Train neither the tables nor so many lowest layers."""
+        for part in (self.words, self.places, self.speakers, self.norm, *self.layers[:layers]):
+            part.requires_grad_(requires_grad=False)
 
     def pool(self, ids: Tensor, speakers: Tensor, mask: Tensor) -> Tensor:
         """Return the mean of the last states over the tokens that count."""
@@ -163,22 +169,18 @@ class Network(nn.Module):
     def forward(self, ids: Tensor, speakers: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         """Return logits of message (n, 4), context (n, 2) and document (n, 1), and unit vectors.
 
-        Context: the last turn serves an attack; an attack was seen at all. The thorough reader adds
-        whether the second of two answers takes back the first (n, 1).
+        Context: the last turn serves an attack; an attack was seen at all.
         """
         return self.outputs(self.pool(ids, speakers, mask))
 
     def outputs(self, pooled: Tensor) -> tuple[Tensor, ...]:
         """Return all outputs, as `forward` does, of pooled states."""
-        outputs = (
+        return (
             self.message_head(pooled),
             self.context_head(pooled),
             self.document_head(pooled),
             f.normalize(pooled, dim=-1),
         )
-        if self.shape.compares_answers:
-            outputs = (*outputs, self.reversal_head(pooled))
-        return outputs
 
 
 QUICK_PARTS = {

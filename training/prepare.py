@@ -7,10 +7,9 @@ flags serve as the development set, by which runs are compared: whole sources th
 Test files are not read, except to leave out authored texts that nearly repeat a test record. A
 pair stays on one side of every split.
 
-Four tasks: `message`, one text alone; `context`, the last user turn in the light of the system
-prompt and all turns before; `document`, untrusted content beside what the user asked for;
-`answers`, two answers of an assistant (`answers.py`). Messages and talks in other languages carry
-their gloss.
+Three tasks: `message`, one text alone; `context`, the last user turn in the light of the system
+prompt and all turns before; `document`, untrusted content beside what the user asked for. Messages
+and talks in other languages carry their gloss.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from promptguard.model.gloss import Glossary, load_glossary
-from training.answers import answer_examples
 from training.compose import composed, insertions
 from training.overlap import Overlap
 from training.records import read
@@ -362,12 +360,6 @@ def main() -> None:
         for record in rng.sample(rows, min(DEV_PER_SOURCE, len(rows)))
     ]
     scored = [whole(record) for record in chosen]
-    talks = (r for r in sides[False] if r["flag"] in TRAINABLE and r["label"] == "benign")
-    answers = answer_examples(options.shared, options.corpus, talks)
-    examples[False] += answers["train"]
-    examples[True] += answers["held"]
-    counts.update(e["source"] for e in answers["train"])
-    scored += answers["dev"]
     add_glosses([*examples[True], *examples[False], *scored], load_glossary(options.gloss))
     write(options.out / "train.jsonl.gz", examples[False])
     write(options.out / "held.jsonl.gz", examples[True])

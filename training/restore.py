@@ -14,7 +14,6 @@ import numpy as np
 import onnx
 import torch
 from onnx import NodeProto, numpy_helper
-from torch import nn
 
 from promptguard.model.packing import read_packed
 from training.network import SHAPES, Network
@@ -104,9 +103,6 @@ def restore(name: str, folder: Path) -> Network:
         {k: torch.from_numpy(np.array(v, dtype=np.float32)) for k, v in state.items()},
         strict=False,
     )
-    # What is shipped does not compare answers: that head begins untrained.
-    if unexpected or any("reversal_head" not in name for name in missing):
+    if missing or unexpected:
         raise SystemExit(f"{folder} does not hold a whole {name} reader: {missing} {unexpected}")
-    for absent in missing:
-        nn.init.zeros_(network.get_parameter(absent))
     return network

@@ -38,7 +38,7 @@ EVERY = 2000  # windows between two lines that say how far it has come
 
 def load(data: Path, name: str, per_kind: int) -> list[Row]:
     """Return the examples that are scored."""
-    rows = (row for row in read(data / f"{name}.jsonl.gz") if row["task"] != "answers")
+    rows = read(data / f"{name}.jsonl.gz")
     if name == "dev":
         return list(rows)
     return list(at_most(rows, per_kind, lambda r: (r["source"], r["attack"], r["task"])))
@@ -94,7 +94,7 @@ def main() -> None:
         jobs = jobs_of(rows)
         for name in options.readers:
             found = scored(reader(name, options.model), rows, jobs)
-            stored = {f"{name}_{key}": value for key, value in found.items() if key != "answers"}
+            stored = {f"{name}_{key}": value for key, value in found.items()}
             np.savez_compressed(options.scores / f"{part}.{name}.npz", **labels_of(rows), **stored)
     for part in ("dev", "held"):
         merge(options.scores, part)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from training.batches import pad
-from training.jobs import UNREAD, Job, Logits, nothing_read, take, without_gloss
+from training.jobs import Job, Logits, nothing_read, take, without_gloss
 from training.network import Network
 from training.score import macro, matched
 from training.weighing import Row
@@ -17,7 +17,7 @@ HEADS = ("message", "context", "document")
 
 @torch.no_grad()
 def logits_of(network: Network, rows: list[Row], jobs: list[Job], device: str) -> Logits:
-    """Return raw logits: message (highest window of a user turn), context, document, answers.
+    """Return raw logits: message (highest window of a user turn), context, document.
 
     Message and context also of the gloss, where there is one; elsewhere they are repeated.
     """
@@ -30,7 +30,6 @@ def logits_of(network: Network, rows: list[Row], jobs: list[Job], device: str) -
             outputs = [o.float().cpu().numpy() for o in network(*inputs)]
             for place, job in enumerate(part):
                 told = {name: outputs[at][place] for at, name in enumerate(HEADS)}
-                told["answers"] = outputs[4][place] if len(outputs) > 4 else UNREAD
                 take(found, job, told)
     return without_gloss(found, rows)
 
@@ -42,7 +41,6 @@ def report(name: str, rows: list[Row], found: dict[str, np.ndarray]) -> None:
         "message": {"message": message, "turn": turn, "sum": message + turn},
         "context": {"message": message, "turn": turn, "sum": message + turn},
         "document": {"document": found["document"]},
-        "answers": {"answers": found["answers"]},
     }
     for task, scores in columns.items():
         picked = [i for i, row in enumerate(rows) if row["task"] == task]

@@ -29,7 +29,6 @@ from promptguard.model.network import (
     TASK_TOKENS,
     shorten,
 )
-from training.answers import ANSWER_TOKENS, ASKED_TOKENS
 from training.glossary import Glossary
 from training.records import read
 from training.weighing import Row
@@ -43,7 +42,6 @@ SHOWN = {
     "message": {"user": MOST_TOKENS, "assistant": MOST_TOKENS},
     "context": {"user": int(LAST_TOKENS * SPARE), "assistant": int(ASSISTANT_TOKENS * SPARE)},
     "document": {"user": int(TASK_TOKENS * SPARE), "tool": MOST_DOCUMENT},
-    "answers": {"user": ASKED_TOKENS, "assistant": ANSWER_TOKENS},
 }
 ROLES = ("user", "assistant", "system", "tool")
 NAMED = ("task", "source", "lang", "category", "pair", "id")
