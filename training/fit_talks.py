@@ -18,7 +18,10 @@ import math
 import random
 import tomllib
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -110,25 +113,36 @@ def drawn(records: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
     return at_most(records, most, lambda record: (record["source"], record["label"]))
 
 
-def turns_of(judge: TurnJudge, data: Path, name: str) -> list[Turn]:
-    """Return the later turns of one set's talks."""
+def talks_of(data: Path, name: str) -> list[dict[str, Any]]:
+    """Return the talks of one set that are judged."""
     records = [r for r in read(data / f"{name}_records.jsonl.gz") if is_usable(r, name)]
     random.Random(5).shuffle(records)
-    found = []
     after = [r for r in records if r["source"] in AFTER]
     twins = [r for r in records if name == "dev" and is_innocent_twin(r)]
     others = [r for r in records if r["source"] not in AFTER and r not in twins]
     parts = [(others, PER_SOURCE[name]), (after, PER_AFTER), (twins, PER_TWINS)]
-    for record in [record for part, most in parts for record in drawn(part, most)]:
-        said = messages_from([m for m in record["messages"] if m.get("content")])
-        verdicts = [verdict for verdict, _ in walk(judge, steps_of(said)[:MAX_TURNS])]
-        for index, verdict in enumerate(verdicts):
-            label = label_of(record, index, len(verdicts))
-            # First turns have scales of their own, from the step before.
-            if index and label is not None:
-                scores = {score.name: score.score for score in verdict.scores}
-                kind = kind_of(record, name)
-                found.append(Turn(record["id"], record["source"], label, scores, kind))
+    return [record for part, most in parts for record in drawn(part, most)]
+
+
+@cache
+def judge_by(weights: Path) -> TurnJudge:
+    """Return the judge of a process."""
+    return TurnJudge.open(ControllerConfig(store="memory:", weights=str(weights)))
+
+
+def turns_of(weights: Path, name: str, record: dict[str, Any]) -> list[Turn]:
+    """Return the later turns of one talk."""
+    said = messages_from([m for m in record["messages"] if m.get("content")])
+    steps = steps_of(said)[:MAX_TURNS]
+    verdicts = [verdict for verdict, _ in walk(judge_by(weights), steps)]
+    found = []
+    for index, verdict in enumerate(verdicts):
+        label = label_of(record, index, len(verdicts))
+        # First turns have scales of their own, from the step before.
+        if index and label is not None:
+            scores = {score.name: score.score for score in verdict.scores}
+            kind = kind_of(record, name)
+            found.append(Turn(record["id"], record["source"], label, scores, kind))
     return found
 
 
@@ -150,9 +164,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("weights", type=Path)
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    judge = TurnJudge.open(ControllerConfig(store="memory:", weights=str(options.weights)))
-    turns = [turn for name in PER_SOURCE for turn in turns_of(judge, options.data, name)]
+    turns: list[Turn] = []
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for name in PER_SOURCE:
+            judged = pool.map(
+                partial(turns_of, options.weights, name), talks_of(options.data, name), chunksize=8
+            )
+            turns += chain.from_iterable(judged)
     values = features(turns)
     labels = np.array([turn.label for turn in turns])
     sources = np.array([turn.source for turn in turns])

@@ -1,13 +1,12 @@
 """Step 5b: score examples with the exported readers, on a CPU; some minutes a thousand talks.
 
     python -m training.score_exported .train/data src/promptguard/data/model .train/sampled \\
-        .train/scores --per-kind 30
+        .train/scores --per-kind 30 --jobs 2
 
 Instead of the stage `score` of training, where that was not run: what is scored is what ships, the
-readers as they are quantised. All development examples are scored and of each held-out source,
-label and task at most `--per-kind`; those that are scored are written to a folder of their own, in
-the order of the scores, for the steps that read both. `--readers` scores one reader alone, so that
-two processes can share the work, and keeps what is stored of the other.
+readers as they are quantised. Of each held-out source, label and task at most `--per-kind` examples
+are scored, of each development source and label `--per-dev-kind`; those that are scored are written
+to a folder of their own, in the order of the scores, for the steps that read both.
 """
 
 from __future__ import annotations
@@ -15,6 +14,9 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +41,6 @@ EVERY = 2000  # windows between two lines that say how far it has come
 def load(data: Path, name: str, per_kind: int) -> list[Row]:
     """Return the examples that are scored."""
     rows = read(data / f"{name}.jsonl.gz")
-    if name == "dev":
-        return list(rows)
     return list(at_most(rows, per_kind, lambda r: (r["source"], r["attack"], r["task"])))
 
 
@@ -52,19 +52,28 @@ def write(path: Path, rows: list[Row]) -> None:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def scored(network: Network, rows: list[Row], jobs: list[Job]) -> Logits:
+def scored(name: str, model: Path, rows: list[Row], jobs: list[Job], processes: int) -> Logits:
     """Return the raw logits of one reader."""
     found = nothing_read(len(rows))
+    # Windows of like length are neighbours: dealt out, all processes have as much to do.
+    parts = [jobs[begin::processes] for begin in range(processes)]
+    with ProcessPoolExecutor(processes) as pool:
+        for part in pool.map(partial(part_scored, name, model, len(rows)), parts):
+            for key, value in part.items():
+                found[key] = np.maximum(found[key], value)
+    return without_gloss(found, rows)
+
+
+def part_scored(name: str, model: Path, rows: int, jobs: Sequence[Job]) -> Logits:
+    """Return the raw logits of some windows of `rows` examples."""
+    network, found = reader(name, model), nothing_read(rows)
     for place, job in enumerate(jobs):
         (told,) = network.run([job[2]])
-        take(
-            found,
-            job,
-            {"message": told.message, "context": told.context, "document": told.document},
-        )
+        outputs = {"message": told.message, "context": told.context, "document": told.document}
+        take(found, job, outputs)
         if place % EVERY == 0:
-            print(f"{place} of {len(jobs)} windows", flush=True)
-    return without_gloss(found, rows)
+            print(f"{name}: {place} of {len(jobs)} windows", flush=True)
+    return found
 
 
 def reader(name: str, model: Path) -> Network:
@@ -83,30 +92,21 @@ def main() -> None:
     parser.add_argument("sampled", type=Path)
     parser.add_argument("scores", type=Path)
     parser.add_argument("--per-kind", type=int, default=30)
-    parser.add_argument("--readers", nargs="+", default=["quick", "thorough"])
+    parser.add_argument("--per-dev-kind", type=int, default=500)
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     tokenizer = open_tokenizer(options.model)
     options.scores.mkdir(parents=True, exist_ok=True)
-    for part in ("dev", "held"):
-        rows = load(options.data, part, options.per_kind)
+    for part, most in (("dev", options.per_dev_kind), ("held", options.per_kind)):
+        rows = load(options.data, part, most)
         write(options.sampled / f"{part}.jsonl.gz", rows)
         tokenise(rows, tokenizer, is_scored=True)
         jobs = jobs_of(rows)
-        for name in options.readers:
-            found = scored(reader(name, options.model), rows, jobs)
-            stored = {f"{name}_{key}": value for key, value in found.items()}
-            np.savez_compressed(options.scores / f"{part}.{name}.npz", **labels_of(rows), **stored)
-    for part in ("dev", "held"):
-        merge(options.scores, part)
-
-
-def merge(scores: Path, part: str) -> None:
-    """Put what was stored of each reader into one file."""
-    found: Logits = {}
-    for path in sorted(scores.glob(f"{part}.*.npz")):
-        with np.load(path, allow_pickle=False) as stored:
-            found |= dict(stored)
-    np.savez_compressed(scores / f"{part}.npz", **found)
+        stored = labels_of(rows)
+        for name in ("quick", "thorough"):
+            found = scored(name, options.model, rows, jobs, options.jobs)
+            stored |= {f"{name}_{key}": value for key, value in found.items()}
+        np.savez_compressed(options.scores / f"{part}.npz", **stored)
 
 
 if __name__ == "__main__":

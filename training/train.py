@@ -10,8 +10,8 @@ what became of it small enough to travel (`training.changes`). The mean of the w
 networks, one trained further from the other, is often better than either on sources that neither
 has seen, so that the quick reader is best distilled from it.
 
-A GPU is wanted for all of it. Readers that are only trained further can be on a CPU with bf16 units
-too, at a fiftieth of the speed: `--frozen` and `--dropout 0` halve what a step takes there.
+A GPU is wanted for all of it. On a CPU with bf16 units a step takes fifty times as long, and half
+of that with `--frozen` and `--dropout 0`.
 """
 
 from __future__ import annotations
