@@ -1,5 +1,7 @@
 """What an assistant says of itself must not change without a word."""
 
+from dataclasses import replace
+
 import pytest
 
 from promptguard.rubrics.contradiction import RubricVerdict, judge_contradiction, rubric
@@ -110,6 +112,46 @@ def test_a_fact_taken_back_in_words_is_acknowledged() -> None:
     assert verdict.verdict is RubricVerdict.ACKNOWLEDGED
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("说说你自己吧。", "我很喜欢爬山", "周末去爬山？", "我不喜欢爬山"),
+        ("你有宠物吗？", "我养了一只猫", "说说它吧。", "我没有宠物"),
+        ("周末呢？", "我老婆做饭很好吃", "真好。", "我还没结婚呢"),
+        ("最近怎么样？", "我在银行上班", "忙吗？", "我没有工作"),
+        ("你会什么？", "我会弹吉他", "弹一首？", "我不会弹吉他"),
+        ("Erzähl mir etwas über dich.", "Ich mag Hunde sehr.", "Und?", "Ich mag keine Hunde."),
+        ("Was machst du so?", "Ich habe eine Katze.", "Schön!", "Ich habe keine Katze."),
+        ("Parle-moi de toi.", "J'aime les chiens.", "Et encore ?", "Je n'aime pas les chiens."),
+        ("Tu as des animaux ?", "J'ai un chat.", "C'est bien.", "Je n'ai pas de chat."),
+        ("Háblame de ti.", "Me gustan los perros.", "¿Y qué más?", "No me gustan los perros."),
+        ("¿Has viajado mucho?", "He estado en Roma.", "¿Y qué tal?", "Nunca he estado en Roma."),
+        ("自己紹介をして。", "犬を飼っています。", "本当に？", "犬は飼っていません。"),
+    ],
+)
+def test_facts_are_compared_in_other_languages(texts: tuple[str, ...]) -> None:
+    """Where the pattern file words them."""
+    roles = ("user", "assistant") * 2
+    assert rubric([{"role": r, "content": c} for r, c in zip(roles, texts, strict=True)])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("说说你自己吧。", "我以前喜欢爬山", "现在呢？", "我不喜欢爬山"),
+        ("说说你自己吧。", "我喜欢爬山", "你爸呢？", "他不喜欢爬山"),
+        ("说说你自己吧。", "我有只猫", "狗呢？", "我没有狗"),
+        ("Was machst du so?", "Ich habe einen Hund.", "Und?", "Ich habe keinen Hund mehr."),
+        ("Parle-moi de toi.", "J'aime les chiens.", "Et ?", "Je n'aime plus les chiens."),
+        ("Háblame de ti.", "Me gustan los perros.", "¿Y qué más?", "No me gustan los gatos."),
+    ],
+)
+def test_another_fact_in_other_languages_is_no_contradiction(texts: tuple[str, ...]) -> None:
+    """Another time, person or thing."""
+    roles = ("user", "assistant") * 2
+    assert not rubric([{"role": r, "content": c} for r, c in zip(roles, texts, strict=True)])
+
+
 def test_a_language_without_words_for_it_states_no_facts() -> None:
     """Nothing is guessed."""
-    assert facts_in("Tengo un perro.", LANGUAGES["es"]) == ()
+    assert facts_in("Tengo un perro.", replace(LANGUAGES["es"], facts=())) == ()

@@ -23,6 +23,8 @@ GROUPS = [
         *language.questions.values(),
         *language.denials.values(),
         *language.pressure.values(),
+        *language.echoes.values(),
+        *language.wanted.values(),
     )
 ]
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from promptguard.computations import checkpoint
 from promptguard.conversation import messages_from
+from promptguard.rubrics.attributes import value_reversals
 from promptguard.rubrics.comparison import SameQuestion, are_comparable
 from promptguard.rubrics.concession import concessions, grants_claim
 from promptguard.rubrics.facts import fact_reversals
@@ -131,6 +132,11 @@ def _reason(verdict: RubricVerdict, pair: _Pair) -> str:
         return (
             f"Message {second.index} reverses message {first.index} and the change is acknowledged."
         )
+    if second.reading.position is Position.UNCLEAR:
+        return (
+            f"Message {second.index} gives another answer than message {first.index}, "
+            "and no change is acknowledged."
+        )
     says = "seems to say" if verdict is RubricVerdict.HINT else "says"
     return (
         f"Message {second.index} {says} {second.reading.position} where message "
@@ -156,6 +162,7 @@ def _reversals(
     found = [(a, b, not a.is_on_claim or grants_claim(a, b, patterns)) for a, b in opposed]
     found += [(one.first, one.second, one.is_plain) for one in concessions(turns, patterns)]
     found += [(a, b, True) for a, b in fact_reversals(turns, patterns)]
+    found += [(a, b, True) for a, b in value_reversals(turns, patterns)]
     counted = [(a, b) for a, b, is_plain in found if is_plain]
     hints = [(a, b) for a, b, is_plain in found if not is_plain]
     return counted, hints

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from math import prod
 
 from promptguard.computations import checkpoint
+from promptguard.rubrics.clauses import clause_bounds
+from promptguard.rubrics.echo import Echo, echoes_of
 from promptguard.rubrics.folding import fold
-from promptguard.rubrics.patterns import FactWording, LanguageRules, RubricPatterns
+from promptguard.rubrics.patterns import LanguageRules, RubricPatterns
 from promptguard.rubrics.position import Position, Span
 from promptguard.rubrics.proposition import SYNONYM, proposition_of
-from promptguard.rubrics.turns import Turn
+from promptguard.rubrics.statements import FactWording
+from promptguard.rubrics.turns import Stance, Turn
 
 _READ_CHARS = 2000
 """Of a longer answer the beginning is read."""
@@ -27,14 +31,16 @@ _MARKS = "()\"'/"
 class Fact:
     """Something the speaker likes, has or does, or does not, in the words that name it.
 
-    `general` names what the words are cases of: who has a dog has a pet.
+    `general` names what the words are cases of: who has a dog has a pet. It `is_answer` where it
+    affirms or denies what a question put, in the words of the question.
     """
 
     name: str
-    is_affirmed: bool
+    stance: Stance
     words: frozenset[str]
     general: frozenset[str]
     span: Span
+    is_answer: bool = False
 
 
 def fact_reversals(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[tuple[Turn, Turn]]:
@@ -43,7 +49,7 @@ def fact_reversals(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[
     for second in turns:
         checkpoint()
         language = second.language
-        found = () if language is None else facts_in(second.answer, language)
+        found = () if language is None else _facts(second, language)
         for first, earlier in before:
             # Words of two languages cannot be compared.
             if first.language == language:
@@ -58,17 +64,9 @@ def facts_in(text: str, language: LanguageRules) -> tuple[Fact, ...]:
         return ()
     return tuple(
         fact
-        for start, end in _clauses(fold(text[:_READ_CHARS]), language)
+        for start, end in clause_bounds(fold(text[:_READ_CHARS]), language)
         for fact in _facts_of(text, start, end, language)
     )
-
-
-def _clauses(folded: str, language: LanguageRules) -> Iterator[tuple[int, int]]:
-    start = 0
-    for stop in language.questions["clause"].pattern.finditer(folded):
-        yield start, stop.start()
-        start = stop.end()
-    yield start, len(folded)
 
 
 def _facts_of(text: str, start: int, end: int, language: LanguageRules) -> Iterator[Fact]:
@@ -81,11 +79,37 @@ def _facts_of(text: str, start: int, end: int, language: LanguageRules) -> Itera
             found = language.general.find(on)
             yield Fact(
                 name=wording.entry.name,
-                is_affirmed=wording.entry.weight > 0,
+                stance=Stance(1, is_affirmed=wording.entry.weight > 0),
                 words=words,
                 general=frozenset(f"{SYNONYM}{hit.term}" for hit in found),
                 span=Span(start=start, end=end, text=text[start:end]),
             )
+
+
+def _facts(turn: Turn, language: LanguageRules) -> tuple[Fact, ...]:
+    answered = (fact for echo in echoes_of(turn) for fact in _answered(echo, language))
+    return (*facts_in(turn.answer, language), *answered)
+
+
+def _answered(echo: Echo, language: LanguageRules) -> Iterator[Fact]:
+    """Yield what an answer in words of its question states: the claim, and the facts in it."""
+    claim = echo.claim
+    if claim.on.words:
+        yield Fact(
+            name=claim.scale,
+            stance=echo.stance,
+            words=claim.on.words,
+            general=frozenset(),
+            span=echo.span,
+            is_answer=True,
+        )
+    if echo.stance.end * prod(claim.on.signs.values()) < 0:
+        return
+    own = f"{language.speaker}{claim.core}"
+    for fact in _facts_of(own, 0, len(own), language):
+        if fact.stance.is_affirmed:
+            affirmed = Stance(1, is_affirmed=echo.stance.is_affirmed)
+            yield replace(fact, stance=affirmed, span=echo.span)
 
 
 def _named_in(on: str, wording: FactWording, language: LanguageRules) -> frozenset[str]:
@@ -109,10 +133,24 @@ def _opposed(
 ) -> Iterator[tuple[Turn, Turn]]:
     for one in earlier:
         for other in found:
-            if one.name == other.name and one.is_affirmed != other.is_affirmed:
-                yes, no = (one, other) if one.is_affirmed else (other, one)
-                if _denies(no, yes):
-                    yield _read(first, one), _read(second, other)
+            if _are_opposed(one, other, second.language):
+                yield _read(first, one), _read(second, other)
+
+
+def _are_opposed(one: Fact, other: Fact, language: LanguageRules | None) -> bool:
+    if (one.name, one.is_answer) != (other.name, other.is_answer) or language is None:
+        return False
+    if not one.stance.contradicts(other.stance):
+        return False
+    if one.is_answer:
+        return _is_same_claim(one.words, other.words, language)
+    yes, no = (one, other) if one.stance.is_affirmed else (other, one)
+    return _denies(no, yes)
+
+
+def _is_same_claim(one: frozenset[str], other: frozenset[str], language: LanguageRules) -> bool:
+    """Say whether two questions put one claim: what is in only one of them is little."""
+    return len(one & other) / len(one | other) >= language.min_alike
 
 
 def _denies(no: Fact, yes: Fact) -> bool:
@@ -122,4 +160,5 @@ def _denies(no: Fact, yes: Fact) -> bool:
 
 
 def _read(turn: Turn, fact: Fact) -> Turn:
-    return turn.read_as(Position.YES if fact.is_affirmed else Position.NO, fact.span)
+    is_yes = fact.stance.is_affirmed is (fact.stance.end > 0)
+    return turn.read_as(Position.YES if is_yes else Position.NO, fact.span)

@@ -15,10 +15,13 @@ from promptguard.patterns import Entry, Pack, PatternSet, any_of, compiled, lang
 from promptguard.patterns.pack import joined
 from promptguard.patterns.wordlist import WordList
 from promptguard.rubrics.folding import fold
+from promptguard.rubrics.statements import FactWording, Member, ValueWording
 
 _SECTION = "rubric"
 _OTHER_LANGUAGES = "any"
 _NEEDED_QUESTIONS = ("asks", "stop", "clause", "information", "negated")
+_VALUES = ("value", "reply")
+_ECHO = ("opening", "ending", "negates", "agrees", "denies", "unsure")
 _PRESSURE = (
     "presses",
     "supposes",
@@ -110,38 +113,15 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactWording:
-    """How a speaker affirms or denies a fact of its own.
-
-    A group in a pattern is what it is on; a pattern without one is on what the entry names. In a
-    deed the group begins with the verb, and every word of it counts.
-    """
-
-    entry: Entry
-    patterns: tuple[Any, ...]
-    unless: Any
-
-    @property
-    def is_deed(self) -> bool:
-        """Whether it tells what the speaker does or can do."""
-        return self.entry.kind == "deed"
-
-    def on(self, clause: str) -> str:
-        """Return what a folded clause says it of, or nothing."""
-        matches = (pattern.search(clause) for pattern in self.patterns)
-        found = next((match for match in matches if match), None)
-        if found is None or (self.unless is not None and self.unless.search(clause)):
-            return ""
-        return found.group(1) if found.re.groups else self.entry.name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageRules:
     """Everything known of one language. `questions` are groups by name; `scales` finds words
     that stand for a concept, with their sign: 1, -1 for the opposite, 0 for a plain synonym.
     `pressure` has the groups by which a claim is pressed, rejected and granted, or none.
     `facts` are what a speaker says of itself, `general` finds words for cases of a thing, and
-    `light` words tell no two facts apart."""
+    `light` words tell no two facts apart. `echoes` has the groups by which an answer in words of
+    the question is read, or none, and `speaker` is the word for who speaks. `values` are attributes
+    with one value each, `wanted` the questions for them; `members` finds words for values that
+    exclude each other, and `listed` names the attributes that have such words."""
 
     code: str
     wordings: tuple[Wording, ...]
@@ -153,6 +133,12 @@ class LanguageRules:
     facts: tuple[FactWording, ...]
     general: WordList[str]
     light: frozenset[str]
+    echoes: Mapping[str, Group]
+    speaker: str
+    values: tuple[ValueWording, ...]
+    wanted: Mapping[str, Group]
+    members: WordList[Member]
+    listed: frozenset[str]
     scales: WordList[tuple[str, int]]
     ignored: frozenset[str]
     function_words: frozenset[str]
@@ -250,6 +236,14 @@ def _language(pack: Pack) -> LanguageRules:
         facts=facts,
         general=WordList(_general(pack), _folded_term),
         light=_words(pack, "light"),
+        echoes=_echoes(pack),
+        speaker="".join(sorted(_words(pack, "speaker"))[:1]),
+        values=tuple(_value(entry) for kind in _VALUES for entry in pack.of_kind(kind)),
+        wanted={entry.name: _group(entry) for entry in pack.of_kind("wanted")},
+        members=WordList(_members(pack), _folded_term),
+        listed=frozenset(
+            entry.name for kind in ("member", "region") for entry in pack.of_kind(kind)
+        ),
         scales=WordList(_scales(pack), _folded_term),
         ignored=_words(pack, "ignored"),
         function_words=_words(pack, "function"),
@@ -281,6 +275,13 @@ def _fact(entry: Entry) -> FactWording:
     return FactWording(entry=entry, patterns=patterns, unless=_unless(entry))
 
 
+def _value(entry: Entry) -> ValueWording:
+    patterns = tuple(compiled(pattern, entry) for pattern in entry.patterns)
+    if any(pattern.groups != 1 for pattern in patterns):
+        raise DataError(f"{entry.id} needs one group in each pattern: the value.")
+    return ValueWording(entry=entry, patterns=patterns, unless=_unless(entry))
+
+
 def _group(entry: Entry) -> Group:
     return Group(entry=entry, pattern=any_of([entry]), unless=_unless(entry))
 
@@ -290,6 +291,13 @@ def _pressure(pack: Pack) -> Mapping[str, Group]:
     # Giving way is judged by all of them together; a language has every group or none.
     if found and found.keys() != set(_PRESSURE):
         raise DataError(f"{pack.language}/rubric.toml needs all of {', '.join(_PRESSURE)}.")
+    return found
+
+
+def _echoes(pack: Pack) -> Mapping[str, Group]:
+    found = {entry.name: _group(entry) for entry in pack.of_kind("echo")}
+    if found and not found.keys() >= set(_ECHO):
+        raise DataError(f"{pack.language}/rubric.toml needs all echoes: {', '.join(_ECHO)}.")
     return found
 
 
@@ -316,6 +324,14 @@ def _general(pack: Pack) -> Iterator[tuple[str, str]]:
     for entry in pack.of_kind("general"):
         for word in entry.words:
             yield word, entry.name
+
+
+def _members(pack: Pack) -> Iterator[tuple[str, Member]]:
+    for kind, has_parts in (("member", False), ("region", True)):
+        for entry in pack.of_kind(kind):
+            for at, word in enumerate(entry.words):
+                part = word if has_parts and at else ""
+                yield word, Member(kind=entry.name, member=entry.id, part=part)
 
 
 def _folded_term(word: str) -> str:

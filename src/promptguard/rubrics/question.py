@@ -28,13 +28,24 @@ def question_in(asked: str, language: LanguageRules) -> str:
 
     A question without a subject of its own takes the sentence before it along.
     """
+    before, question = last_question(asked, language)
+    if before and language.asks("asks", question) and proposition_of(question, language).is_empty:
+        # "Is that right?" asks about what was said before it.
+        return f"{before} {question}"
+    return question
+
+
+def last_question(asked: str, language: LanguageRules) -> tuple[str, str]:
+    """Return the last question in `asked`, folded, after the sentence before it.
+
+    It is the last sentence where none asks anything.
+    """
     sentences = _sentences(fold(asked), language)
+    if not sentences:
+        return "", ""
     places = [at for at, piece in enumerate(sentences) if language.asks("asks", piece)]
     at = places[-1] if places else len(sentences) - 1
-    if places and at and proposition_of(sentences[at], language).is_empty:
-        # "Is that right?" asks about what was said before it.
-        return f"{sentences[at - 1]} {sentences[at]}"
-    return sentences[at] if sentences else ""
+    return sentences[at - 1] if at else "", sentences[at]
 
 
 def continues(asked: str, language: LanguageRules) -> bool:
