@@ -132,3 +132,17 @@ def test_a_name_with_a_dot_is_a_field_before_it_is_a_path() -> None:
     assert (fields.find_text(flat), fields.find_text(deep)) == ("flat", "deep")
     assert fields.find({"a": "no object"}, "label") is None
     assert FieldMap().find_text({"user_input": "u", "text": "t"}) == "t"
+
+
+def test_what_tools_brought_is_read_from_a_logged_response() -> None:
+    """Outputs of shells and of a server's own tools are judged, as the gateway judges them."""
+    outputs = [
+        {"type": "local_shell_call_output", "output": "of a shell"},
+        {"type": "shell_call_output", "output": [{"stdout": "of another"}]},
+        {"type": "mcp_call", "name": "search", "output": "of a server"},
+        {"type": "custom_tool_call_output", "output": "of a tool"},
+    ]
+    found = read({"input": [HELLO[0], {"type": "reasoning", "summary": []}, *outputs]})
+    said = ["hello", "of a shell", "of another", "of a server", "of a tool"]
+    assert [message.content for message in found.messages] == said
+    assert {message.role.value for message in found.messages[1:]} == {"tool"}

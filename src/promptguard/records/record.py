@@ -150,13 +150,6 @@ def _responses_input(row: Mapping[str, object]) -> tuple[Message, ...]:
         return (Message(role=Role.USER, content=given),)
     if not isinstance(given, Sequence):
         raise InputError("input must be a text or a list.")
-    items = [_responses_item(item) for item in given if isinstance(item, Mapping)]
-    return messages_from([item for item in items if item is not None])
-
-
-def _responses_item(item: Mapping[str, object]) -> Mapping[str, object] | None:
-    if "role" in item:
-        return item
-    if item.get("type") == "function_call_output":
-        return {"role": "tool", "content": item.get("output")}
-    return None
+    # An output is a tool's, whichever kind of call it answers; other acts of the model say nothing.
+    said = [i for i in given if isinstance(i, Mapping) and ("role" in i or "output" in i)]
+    return messages_from(said)
