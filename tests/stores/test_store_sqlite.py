@@ -66,6 +66,35 @@ async def test_a_process_that_ends_takes_nothing_from_one_that_goes_on(path: Pat
     await again.close()
 
 
+async def test_a_check_of_the_file_leaves_it_to_nobody_else(path: Path) -> None:
+    """A process that ends after the check must not clear away the log of one that goes on."""
+    url = f"sqlite:{path}"
+    here = open_store(url)
+    await add_turn(here, "here 0")
+    await here.check_writable()
+    assert finish(start_writer(url, "there", 1)) == 1
+    await add_turn(here, "here 1")
+    assert finish(start_writer(url, "later", 1)) == 1
+    await check_story(here, {"here": 2, "there": 1, "later": 1})
+    await here.close()
+
+
+@pytest.mark.parametrize("size", [0, 4096])
+async def test_a_file_that_is_overwritten_while_it_is_open_is_noticed(
+    path: Path, size: int
+) -> None:
+    """The pages that SQLite holds do not hide that the file begins otherwise or is empty."""
+    store = open_store(f"sqlite:{path}")
+    await add_turn(store, "a 0")
+    await store.check_writable()
+    with path.open("r+b") as file:
+        file.write(bytes(16))
+        file.truncate(size)
+    with pytest.raises(StoreError, match=r"(damaged|not an SQLite database)"):
+        await store.check_writable()
+    await store.close()
+
+
 @pytest.mark.parametrize("synchronous", ["full", "normal"])
 async def test_a_killed_process_loses_no_acknowledged_save(path: Path, synchronous: str) -> None:
     """After kill -9 in the middle of a stream of saves, all that was acknowledged is there."""

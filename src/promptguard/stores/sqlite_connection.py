@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,6 @@ from promptguard.stores.migrations import MIGRATIONS, Migration, pending
 from promptguard.stores.rows import closed
 
 APPLICATION_ID = 0x50475352  # "PGSR": tells our files from other programs' databases
-_HEADER = b"SQLite format 3\0"
 _WAL_RETRY_S = 0.02
 T = TypeVar("T")
 
@@ -84,13 +83,20 @@ class SqliteFile:
 
         An open connection goes on with the pages that it holds and notices nothing.
         """
+        # Asked of SQLite, without its log: to close the file ourselves would drop the locks that it
+        # holds for this process, and another one, ending, would clear the log away.
+        name = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
         try:
-            with self.path.open("rb") as file:
-                start = file.read(len(_HEADER))
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be read ({error.strerror}).") from None
-        if start != _HEADER:
-            raise StoreError(f"{self.path} {_ADVICE['SQLITE_CORRUPT']}")
+            with closing(sqlite3.connect(name, uri=True)) as alone:
+                alone.execute("PRAGMA user_version")
+            is_empty = not os.path.getsize(self.path)
+        except (sqlite3.Error, OSError) as error:
+            # Pages that are just being moved out of the log are missing at the end, and no damage.
+            if getattr(error, "sqlite_errorname", "") != "SQLITE_CORRUPT":
+                raise self.explain(error) from None
+        else:
+            if is_empty:
+                raise StoreError(f"{self.path} {_ADVICE['SQLITE_CORRUPT']}")
 
     def explain(self, error: sqlite3.Error | OSError) -> StoreError:
         """Return what is wrong in words that say what to do."""
