@@ -218,6 +218,28 @@ async def test_an_absent_server_is_explained_without_the_password() -> None:
     await store.close()
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        'invalid percent-encoded token: "50%secret"',
+        "failed to resolve host 'secret@127.0.0.1': [Errno -2] Name or service not known",
+    ],
+)
+async def test_a_password_that_an_address_cannot_hold_is_not_shown(
+    reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sign with a meaning of its own moves part of the password to where the host stands."""
+
+    async def refuse(*_args: object, **_options: object) -> None:
+        raise psycopg.OperationalError(reason)
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", refuse)
+    store = PostgresStore("postgresql://me:x@127.0.0.1:1/x", sleep=ManualClock().sleep)
+    with pytest.raises(StoreError, match="store URL") as caught:
+        await store.load(KEY)
+    assert "secret" not in str(caught.value)
+
+
 async def test_a_refused_statement_is_not_repeated_nor_quoted(postgres_url: str) -> None:
     """Errors about data are final, and their message holds no data."""
     clock = ManualClock()

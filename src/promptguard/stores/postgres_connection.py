@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -23,6 +24,9 @@ _OPTIONS: dict[str, Any] = {"autocommit": True, "connect_timeout": 5, "keepalive
 
 _ATTEMPTS = 7
 _FIRST_DELAY_S = 0.1
+# A server that was reached is named as it was; else part of a mistaken URL may be quoted.
+_REACHED = "connection to server "
+_QUOTED = re.compile(r"""(["']).*\1""")
 _MIGRATION_LOCK = 0x70677364  # any fixed number: the name of our advisory lock
 # serialization failure, deadlock, server going down or not yet up, too many connections
 _PASSING = frozenset({"40001", "40P01", "57P01", "57P02", "57P03", "53300"})
@@ -213,12 +217,14 @@ def _is_passing(error: psycopg.Error) -> bool:
 
 
 def _explained(error: psycopg.Error) -> StoreError:
-    # Errors about a statement may quote its values; those about a connection do not.
+    # Errors about a statement may quote its values.
     if error.sqlstate is not None:
         return StoreError(
             f"PostgreSQL refused ({type(error).__name__}, {error.sqlstate}); see its log."
         )
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if _REACHED not in reason:
+        reason = _QUOTED.sub("…", reason)
     return StoreError(
         f"PostgreSQL cannot be reached ({reason}); check that it runs and that the store URL, "
         "user and password are right."
