@@ -240,6 +240,14 @@ async def test_a_password_that_an_address_cannot_hold_is_not_shown(
     assert "secret" not in str(caught.value)
 
 
+async def test_a_listener_waits_on_however_long_the_database_is_away() -> None:
+    """The wait between two attempts has a bound after any number of them."""
+    clock = ManualClock()
+    link = PostgresLink("postgresql://127.0.0.1:1/x", sleep=clock.sleep)
+    await link.wait(10_000)
+    assert 0 < clock.slept[0] <= 5
+
+
 async def test_a_refused_statement_is_not_repeated_nor_quoted(postgres_url: str) -> None:
     """Errors about data are final, and their message holds no data."""
     clock = ManualClock()

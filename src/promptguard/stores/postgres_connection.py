@@ -24,6 +24,7 @@ _OPTIONS: dict[str, Any] = {"autocommit": True, "connect_timeout": 5, "keepalive
 
 _ATTEMPTS = 7
 _FIRST_DELAY_S = 0.1
+_LONGEST_DELAY_S = 5.0
 # A server that was reached is named as it was; else part of a mistaken URL may be quoted.
 _REACHED = "connection to server "
 _QUOTED = re.compile(r"""(["']).*\1""")
@@ -129,7 +130,9 @@ class PostgresLink:
 
     async def wait(self, attempt: int) -> None:
         """Wait before repeating: longer each time, never the same for two clients."""
-        await self._sleep(min(_FIRST_DELAY_S * 2**attempt, 5.0) * random.uniform(0.5, 1.0))
+        # Bounded in the exponent too: no float holds what a day of attempts would come to.
+        longest = min(_FIRST_DELAY_S * 2.0 ** min(attempt, 10), _LONGEST_DELAY_S)
+        await self._sleep(longest * random.uniform(0.5, 1.0))
 
     def close(self) -> None:
         """Release the connections; work under way finishes, further work is refused."""
