@@ -6,7 +6,9 @@ import csv
 import gzip
 import io
 import json
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +226,20 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         (record,) = read_records(["-"])
         assert isinstance(record, Record)
         assert not stdin.closed
+
+
+def test_a_line_that_is_piped_in_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that is followed is judged as it grows, and not when eight kilobytes have come."""
+    reader, writer = os.pipe()
+    with (
+        os.fdopen(reader) as stdin,
+        ThreadPoolExecutor(1) as pool,
+        os.fdopen(writer, "wb", buffering=0) as pipe,
+    ):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        pipe.write(json.dumps(HELLO).encode() + b"\n")
+        record = pool.submit(next, read_records(["-"])).result(timeout=5)
+    assert isinstance(record, Record)
 
 
 def test_folders_and_missing_files(tmp_path: Path) -> None:

@@ -96,10 +96,14 @@ def _rows(path: str) -> Iterator[Row]:
 @contextmanager
 def _opened(path: str) -> Iterator[io.BufferedReader[Any]]:
     if path == STDIN:
-        reader = io.BufferedReader(cast("io.RawIOBase", sys.stdin.buffer))
-        yield reader
-        # Closing the reader would close standard input itself.
-        reader.detach()
+        # Of the pipe itself: over another buffer, reading would wait until that one is full.
+        raw = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+        reader = io.BufferedReader(cast("io.RawIOBase", raw))
+        try:
+            yield reader
+        finally:
+            # Closing the reader would close standard input itself.
+            reader.detach()
         return
     try:
         file = Path(path).open("rb")  # noqa: SIM115  the next line closes it
