@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.text.normalize import fold, plain_letters, strip_hidden
+from promptguard.text.normalize import fold, nfkc, plain_letters, strip_hidden
 from promptguard.text.read import read_text
 
 
@@ -120,6 +120,14 @@ def test_ordinary_writing_is_no_disguise(ordinary: str) -> None:
     text, names = plain_letters(ordinary)
     assert names == ()
     assert text == unicodedata.normalize("NFKC", ordinary)
+
+
+@pytest.mark.parametrize("written", ["ทำน้ำ", "ທຳນ້ຳ"])
+def test_thai_and_lao_vowels_stay_whole(written: str) -> None:
+    """NFKC takes them apart, and the readers drop what looks like an accent then."""
+    assert plain_letters(written) == (written, ())
+    assert plain_letters(unicodedata.normalize("NFKC", written)) == (written, ())
+    assert nfkc(written) == written
 
 
 def test_a_lone_surrogate_becomes_a_replacement_character() -> None:

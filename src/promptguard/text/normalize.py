@@ -73,6 +73,7 @@ _MIN_STYLED = 5
 _SPACES = re.compile(r"\s+")
 _OVERRIDES = re.compile("[\u202d\u202e]")
 _SOFT_ONLY = re.compile("[\u00ad\ufeff\ufe00-\ufe0f]+")
+_VOWELS = (("\u0e4d\u0e32", "\u0e33"), ("\u0ecd\u0eb2", "\u0eb3"))
 _MOST_MARKS = 30
 """How many combining marks may follow each other, as in Unicode's stream-safe format."""
 
@@ -264,7 +265,7 @@ def plain_letters_origins(text: str) -> list[Origin]:
 
 def nfkc(text: str) -> str:
     """Return NFKC of `text` in linear time, at most 30 marks on a letter."""
-    return unicodedata.normalize("NFKC", _thinned(text))
+    return _whole_vowels(unicodedata.normalize("NFKC", _thinned(text)))
 
 
 def fold(text: str) -> str:
@@ -306,7 +307,17 @@ def _thinning(text: str) -> Iterator[Edit]:
 
 def _composed(text: str) -> str:
     letters = text.translate(STYLED) if _FANCY.search(text) else text
-    return unicodedata.normalize("NFKC", letters)
+    return _whole_vowels(unicodedata.normalize("NFKC", letters))
+
+
+def _whole_vowels(text: str) -> str:
+    """Return a normalised text with the vowels that NFKC takes apart as Thai and Lao write them.
+
+    Else the tokenizer would drop half of one as an accent, and another word would be left.
+    """
+    for parts, vowel in _VOWELS:
+        text = text.replace(parts, vowel)
+    return text
 
 
 def _composing(text: str) -> Iterator[Edit]:
