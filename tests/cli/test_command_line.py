@@ -125,6 +125,15 @@ def test_every_end_has_its_code(
     assert exit_code(monkeypatch) == code
 
 
+def test_a_file_that_cannot_be_looked_at_is_not_taken_for_the_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Who gave a name that no file can have is told which, and not that a disk is full."""
+    name = str(tmp_path / ("a" * 300))
+    assert exit_code(monkeypatch, "scan", name, "--out", "-") == EXIT_ERROR
+    assert capsys.readouterr().err == f"Error: {name} cannot be used: File name too long.\n"
+
+
 def test_half_a_surrogate_pair_is_printed_as_json_escapes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

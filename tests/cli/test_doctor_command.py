@@ -52,6 +52,16 @@ def test_all_is_well(tmp_path: Path) -> None:
     assert not (tmp_path / "sessions.db").exists()
 
 
+def test_a_path_that_cannot_be_looked_at_is_a_finding(tmp_path: Path) -> None:
+    """It ends no examination of what comes after it."""
+    name = tmp_path / ("a" * 300)
+    done = doctor(
+        tmp_path, f"conversation: {{store: 'memory:'}}\nservice: {{audit_file: {name}}}\n"
+    )
+    assert f"broken  audit: {name} cannot be used: File name too long" in done.output
+    assert "upstream" in done.output
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [("weights: none.toml", "none.toml"), ("rules: [none.toml]", "none.toml")],

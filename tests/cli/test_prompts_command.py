@@ -36,6 +36,15 @@ def test_show_prints_the_text_or_all_that_a_judge_receives() -> None:
     assert isinstance(prompts("show", "astrology").exception, ConfigError)
 
 
+def test_diff_says_which_file_is_no_text(tmp_path: Path) -> None:
+    """A file in another encoding is an error with its name instead of a traceback."""
+    path = tmp_path / "odd.txt"
+    path.write_bytes(b"\xff\xfe")
+    error = prompts("diff", "ayni_relational", str(path)).exception
+    assert isinstance(error, ConfigError)
+    assert str(path) in str(error)
+
+
 def test_diff_compares_types_versions_and_files(tmp_path: Path) -> None:
     """Equal texts end with 0, different ones with 1."""
     same = prompts("diff", "ayni_relational", "ayni_relational@1.0.0")

@@ -17,6 +17,7 @@ from promptguard.errors import PromptGuardError
 EXIT_ALLOW, EXIT_CAUTION, EXIT_BLOCK, EXIT_ERROR = 0, 1, 2, 3
 EXIT_INTERRUPTED = 130
 _COMPLETION = "_PROMPTGUARD_COMPLETE"
+_NOT_WRITTEN = "the output cannot be written"
 _COMMANDS = {
     "calibrate": "calibrate",
     "chat": "chat",
@@ -72,7 +73,9 @@ def main() -> None:
     except OSError as error:
         # Python writes what is left once more when it ends, which must not fail again.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open to the end
-        click.echo(f"Error: the output cannot be written: {error.strerror}.", err=True)
+        # A file that a command looks at has a name; the output has none.
+        what = f"{error.filename} cannot be used" if error.filename else _NOT_WRITTEN
+        click.echo(f"Error: {what}: {error.strerror}.", err=True)
         code = EXIT_ERROR
     except Exception:
         # A fault of ours; Python itself would end with 1, which here would mean caution.

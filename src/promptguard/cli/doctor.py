@@ -91,6 +91,9 @@ def _findings(config_file: str | None, *, endpoints: bool) -> Iterator[Finding]:
             state, message = examination.state, examination.run()
         except PromptGuardError as error:
             state, message = "broken", str(error)
+        except OSError as error:
+            # Such as a path that is too long, or lies in a folder that may not be looked into.
+            state, message = "broken", f"{error.filename} cannot be used: {error.strerror}"
         yield Finding(name=examination.name, state=state, message=message)
 
 

@@ -12,6 +12,7 @@ import click
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION
 from promptguard.cli.stored import config_option
 from promptguard.counts import counted
+from promptguard.errors import ConfigError
 
 if TYPE_CHECKING:
     from promptguard.cli.labelled_data import Reading
@@ -257,7 +258,10 @@ def _text(which: str) -> str:
     from promptguard.evaluators.prompts import evaluation_prompt, frame
 
     if Path(which).is_file():
-        return Path(which).read_text(encoding="utf-8")
+        try:
+            return Path(which).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise ConfigError(f"{which} is not UTF-8 text.") from None
     name, _, version = which.partition("@")
     if name == frame().name and version in ("", frame().version):
         return frame().text
