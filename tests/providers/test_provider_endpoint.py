@@ -171,6 +171,13 @@ async def test_compressed_answers_are_given_decoded() -> None:
     assert "content-encoding" not in response.headers
 
 
+async def test_headers_of_an_answer_need_not_be_ascii() -> None:
+    """They come as the bytes that were sent."""
+    raw = (b"x-region", "Zürich 東京".encode())
+    response = await endpoint_of(Script(httpx.Response(200, headers=[raw]))).send("GET", "/m")
+    assert raw in [(name.lower(), value) for name, value in response.headers.raw]
+
+
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "zstd", "br", "deflate,gzip", "x-unknown"])
 async def test_an_answer_that_could_unpack_to_any_size_is_an_error(encoding: str) -> None:
     """A kilobyte packed twice may fill the memory before its size is known."""

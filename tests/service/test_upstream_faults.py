@@ -1,5 +1,7 @@
 """Upstreams that are slow, down or wrong: bounded, counted, and told in OpenAI's shape."""
 
+import json
+
 import httpx
 import pytest
 from stub_upstream import StubUpstream
@@ -47,6 +49,21 @@ async def test_failures_are_told_in_openais_shape(guarded, faults, status, code,
     assert reply.headers["x-promptguard-action"] == "allow"
     assert (await guard.only_state()).turn_count == 1
     assert "promptguard_upstream_errors_total{" in (await guard.client.get("/metrics")).text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_headers_of_the_upstream_need_not_be_ascii(guarded, stream) -> None:
+    """They reach the client as the bytes that came."""
+    raw = (b"openai-organization", "Zürich 東京".encode())
+    kind = (b"content-type", b"text/event-stream" if stream else b"application/json")
+    choice = {"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"}
+    body = json.dumps({"id": "x", "choices": [choice]})
+    content = f"data: {body}\n\n" if stream else body
+    answer = httpx.Response(200, headers=[raw, kind], content=content.encode())
+    guard = await guarded(transport=httpx.MockTransport(lambda _: answer))
+    reply = await guard.chat("hello", stream=stream)
+    assert reply.status_code == 200
+    assert raw in reply.headers.raw
 
 
 @pytest.mark.parametrize("stream", [False, True])

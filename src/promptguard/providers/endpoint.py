@@ -31,7 +31,7 @@ _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 8.0
 # Each unpacks a piece to a thousandfold at most; others, or one within another, to any size.
 _DECODED = ("", "identity", "gzip", "deflate")
-_TRANSFER_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
+_TRANSFER_HEADERS = (b"content-encoding", b"content-length", b"transfer-encoding")
 _EARLIER = "promptguard.earlier_usage"
 
 
@@ -389,9 +389,10 @@ async def _read_whole(response: httpx.Response) -> httpx.Response:
                 )
     finally:
         await response.aclose()
+    # As bytes: their text need not be ASCII, and httpx would encode it as that.
     headers = [
         (name, value)
-        for name, value in response.headers.multi_items()
+        for name, value in response.headers.raw
         if name.lower() not in _TRANSFER_HEADERS
     ]
     return httpx.Response(

@@ -175,7 +175,7 @@ class Upstream:
         # Redirects are failures: following one could send the conversation elsewhere.
         if status >= 500 or is_our_key or 300 <= status < 400:
             self._telemetry.upstream_error("status")
-            retry = response.headers.get("retry-after")
+            retry = headers_back(response).get("retry-after")
             raise ApiError(
                 504 if status == 504 else 502,
                 f"{self.name} answered with status {status}.",
@@ -217,9 +217,9 @@ class _BoundedStream(httpx.AsyncByteStream):
 
 def headers_back(response: httpx.Response) -> dict[str, str]:
     """Return what the client gets of the upstream's headers."""
-    return {
-        name: value for name, value in response.headers.items() if name.startswith(_PASSED_BACK)
-    }
+    # The bytes that came; httpx would read them as UTF-8, of which a header takes only some.
+    headers = httpx.Headers(response.headers.raw, encoding="latin-1")
+    return {name: value for name, value in headers.items() if name.startswith(_PASSED_BACK)}
 
 
 def without_credentials(text: str) -> str:
