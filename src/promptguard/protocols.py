@@ -292,7 +292,7 @@ class SessionStore(Protocol):
         """Write something that nobody sees; raises StoreError where that fails."""
 
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
-        """Return the states that fit the query, in its order."""
+        """Return the states that fit the query, in its order; none that cannot be read."""
 
     async def page(self, query: SessionQuery) -> SessionListPage:
         """Return the sessions that fit the query as rows of a list, and how many fit in all."""

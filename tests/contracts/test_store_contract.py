@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from stored_values import make_entry, make_record
 
 from promptguard.conversation import Role
 from promptguard.decisions import Decision, DecisionKind
-from promptguard.errors import InputError, SessionNotFound, StoreError, VersionConflict
+from promptguard.errors import DataError, InputError, SessionNotFound, StoreError, VersionConflict
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery, SessionStore
 from promptguard.queries import JudgedQuery, JudgedTurn
 from promptguard.state import (
@@ -202,6 +205,44 @@ async def test_deleting_forgets_everything(store: SessionStore) -> None:
     await store.save(state_of(), expected_version=0)
     assert await store.transcript(KEY) == ()
     assert await store.labels(KEY) == ()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SessionStore]:
+    """Return a store of two sessions with old text, of which `s1` has a state nobody can read."""
+    old, other = entry_of(0, timestamp=0.0), state_of("s2", recent=(turn_of(0, 0.0),))
+    path = tmp_path / "sessions.db"
+    is_file = request.param == "sqlite"
+    url = f"sqlite:{path}" if is_file else request.getfixturevalue("postgres_url")
+    store = open_store(url)
+    await store.save(state_of(updated=9.0), expected_version=0, entries=[old])
+    await store.save(other, expected_version=0, entries=[old])
+    connect = sqlite3.connect if is_file else psycopg.connect
+    with closing(connect(path if is_file else url)) as connection:
+        connection.execute("UPDATE guard_sessions SET state = '{}' WHERE session_id = 's1'")
+        connection.commit()
+    yield store
+    await store.close()
+
+
+async def test_a_damaged_session_keeps_no_old_text_of_others(damaged: SessionStore) -> None:
+    """Retention goes on past a state that it cannot read, and takes its transcript along."""
+    assert await damaged.redact(before=5.0) == 2
+    other = await damaged.load(SessionKey(session_id="s2"))
+    assert other is not None
+    assert other.recent[0].excerpt == ""
+    assert [entry.content for entry in await damaged.transcript(KEY)] == [None]
+
+
+async def test_a_damaged_session_breaks_no_list_and_can_be_deleted(damaged: SessionStore) -> None:
+    """The others are listed; the damaged one is refused by itself until it is deleted."""
+    states = await damaged.sessions(SessionQuery())
+    page = await damaged.page(SessionQuery())
+    assert [state.session_id for state in states] == ["s2"]
+    assert [row.state.session_id for row in page.rows] == ["s2"]
+    with pytest.raises(DataError):
+        await damaged.load(KEY)
+    assert await damaged.delete(KEY) is True
 
 
 async def test_labels_are_listed_oldest_first(store: SessionStore) -> None:

@@ -18,7 +18,7 @@ from promptguard.stores import decision_statements as decided
 from promptguard.stores import postgres_statements as statements
 from promptguard.stores.feed import ChangeFeed
 from promptguard.stores.postgres_connection import Connection, PostgresLink, Sleep
-from promptguard.stores.questions import Question, ReadingStore, state_of
+from promptguard.stores.questions import Question, ReadingStore
 from promptguard.stores.rows import check_key, check_save, rows_of, turns_of
 
 # How soon a listener notices that its last reader has gone; psycopg waits otherwise for ever.
@@ -88,7 +88,7 @@ class PostgresStore(ReadingStore):
             nonlocal was_there
             # A repeated attempt finds nothing where the first succeeded and only its answer was
             # lost.
-            was_there = was_there or await statements.ask(link, state_of(key)) is not None
+            was_there = was_there or await statements.holds(link, key)
             await statements.delete(link, key)
 
         await self._link.run(attempt)

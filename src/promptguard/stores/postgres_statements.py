@@ -22,6 +22,7 @@ from promptguard.stores.rows import (
     key_name,
     key_of,
     label_json,
+    state_in,
     turn_values,
 )
 from promptguard.stores.statements import Statement
@@ -145,6 +146,14 @@ async def write_nothing(link: Connection) -> None:
     await link.execute("UPDATE guard_schema SET number = number")
 
 
+async def holds(link: Connection, key: SessionKey) -> bool:
+    """Say whether there is such a session, whatever its state."""
+    cursor = await link.execute(
+        "SELECT 1 FROM guard_sessions WHERE tenant = %s AND session_id = %s", _named(key)
+    )
+    return await cursor.fetchone() is not None
+
+
 async def delete(link: Connection, key: SessionKey) -> None:
     """Forget a session, its entries and its labels."""
     await link.execute(
@@ -201,10 +210,11 @@ async def redact(link: Connection, key: SessionKey, before: float, origin: str) 
             _named(key),
         )
         row = await cursor.fetchone()
-        state = None if row is None else without_old_text(SessionState.from_json(row[0]), before)
-        if state is not None:
+        state = None if row is None else state_in(row[0])
+        redacted = None if state is None else without_old_text(state, before)
+        if redacted is not None:
             await save(
-                link, Write(state=state, rows=(), turns=(), origin=origin, token=new_token())
+                link, Write(state=redacted, rows=(), turns=(), origin=origin, token=new_token())
             )
         await link.execute(
             """UPDATE guard_turns SET words = NULL WHERE tenant = %s AND session_id = %s

@@ -6,7 +6,7 @@ Only how a statement is run differs between them; how sessions are written does 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -25,7 +25,7 @@ from promptguard.queries import (
 from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores import decision_statements as decided
 from promptguard.stores import statements
-from promptguard.stores.rows import EntryRow, check_key, entry_of, label_of
+from promptguard.stores.rows import EntryRow, check_key, entry_of, label_of, state_in
 from promptguard.stores.statements import Rows, Statement
 
 _T = TypeVar("_T")
@@ -105,7 +105,7 @@ class ReadingStore:
         return await self._ask(
             Question(
                 statements=(statements.states(query),),
-                read=lambda answers: tuple(SessionState.from_json(row[0]) for row in answers[0]),
+                read=lambda answers: _readable(state_in(row[0]) for row in answers[0]),
             )
         )
 
@@ -115,7 +115,7 @@ class ReadingStore:
             Question(
                 statements=(statements.page(query), statements.total(query)),
                 read=lambda answers: SessionListPage(
-                    rows=tuple(map(statements.page_row, answers[0])), total=answers[1][0][0]
+                    rows=_readable(map(statements.page_row, answers[0])), total=answers[1][0][0]
                 ),
             )
         )
@@ -167,6 +167,10 @@ def _about(key: SessionKey, sql: str, **values: int) -> Statement:
 
 def _state(answers: Sequence[Rows]) -> SessionState | None:
     return SessionState.from_json(answers[0][0][0]) if answers[0] else None
+
+
+def _readable(found: Iterable[_T | None]) -> tuple[_T, ...]:
+    return tuple(item for item in found if item is not None)
 
 
 def _entries(answers: Sequence[Rows]) -> tuple[TranscriptEntry, ...]:

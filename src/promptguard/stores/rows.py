@@ -246,6 +246,15 @@ def label_of(text: str) -> SessionLabel:
         raise DataError("A stored label does not have the expected form.") from None
 
 
+def state_in(text: str) -> SessionState | None:
+    """Return a stored state; None where this version cannot read it."""
+    try:
+        return SessionState.from_json(text)
+    except DataError:
+        # One odd session must not break a list, nor keep the text of all others.
+        return None
+
+
 def verdict_in(text: str | None) -> Verdict | None:
     """Return a stored verdict; None where there is none that this version reads."""
     if not text:

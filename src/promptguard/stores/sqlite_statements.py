@@ -11,7 +11,7 @@ from promptguard.queries import (
     StoredTurn,
 )
 from promptguard.state import SessionState, is_demo
-from promptguard.stores.questions import Question, state_of
+from promptguard.stores.questions import Question
 from promptguard.stores.redaction import without_old_text
 from promptguard.stores.rows import (
     TURN_COLUMNS,
@@ -20,6 +20,7 @@ from promptguard.stores.rows import (
     key_name,
     key_of,
     label_json,
+    state_in,
     turn_values,
 )
 from promptguard.stores.sqlite_connection import transaction
@@ -217,7 +218,10 @@ def _redact_entries(connection: sqlite3.Connection, key: SessionKey, before: flo
 def _redact_state(
     connection: sqlite3.Connection, key: SessionKey, before: float, origin: str
 ) -> bool:
-    state = ask(connection, state_of(key))
+    row = connection.execute(
+        "SELECT state FROM guard_sessions WHERE tenant = ? AND session_id = ?", _named(key)
+    ).fetchone()
+    state = None if row is None else state_in(row[0])
     redacted = None if state is None else without_old_text(state, before)
     if redacted is None:
         return False

@@ -26,10 +26,10 @@ from promptguard.queries import (
     TurnQuery,
     TurnRow,
 )
-from promptguard.state import SessionState
 from promptguard.stores.rows import (
     TURN_COLUMNS,
     id_forms,
+    state_in,
     text_of,
     turn_of,
     turn_values,
@@ -122,11 +122,14 @@ def total(query: SessionQuery) -> Statement:
     )
 
 
-def page_row(row: Sequence[Any]) -> SessionRow:
-    """Return a row of `page`."""
-    state, label, content, *turn = row
+def page_row(row: Sequence[Any]) -> SessionRow | None:
+    """Return a row of `page`; None for a session that this version cannot read."""
+    stored, label, content, *turn = row
+    state = state_in(stored)
+    if state is None:
+        return None
     return SessionRow(
-        state=SessionState.from_json(state),
+        state=state,
         label=label,
         worst=None if turn[0] is None else turn_of(turn),
         text=text_of(content),
