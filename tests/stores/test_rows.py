@@ -162,6 +162,10 @@ def test_the_key_is_told_by_the_session_id() -> None:
         ("", ""),
         ("42", ""),
         ("Zxq", ""),
+        ("How do I compute the area 2πr of the lid and the pot?", "en"),
+        ("What does the word は mean in this sentence?", "en"),
+        ("Windows Serverを再起動する方法", "ja"),
+        ("用Python写一个排序函数", "zh"),
     ],
 )
 def test_a_language_is_guessed_where_the_text_shows_it(text: str, code: str) -> None:

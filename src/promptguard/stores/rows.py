@@ -24,6 +24,7 @@ MAX_TENANT = 128
 # The language shows in the first sentences; the rest is not read for it.
 _READ_CHARS = 600
 _LEAST_WORDS = 2
+_LAST_LATIN = "\u024f"
 _LANGUAGE_WORD = re.compile(r"[^\W\d_]+")
 # Kana comes before Han: Japanese uses both.
 _SCRIPTS = (
@@ -113,9 +114,12 @@ def _check_name(name: str, where: str, limit: int) -> None:
 def language_of(text: str) -> str:
     """Return a language code; empty where the text does not show its language."""
     head = text[:_READ_CHARS].casefold()
-    for code, script in _SCRIPTS:
-        if script.search(head):
-            return code
+    letters = sum(char.isalpha() for char in head)
+    # A symbol or a quoted word of another script is no language.
+    if 4 * sum(char.isalpha() and char > _LAST_LATIN for char in head) >= letters > 0:
+        for code, script in _SCRIPTS:
+            if script.search(head):
+                return code
     words = _LANGUAGE_WORD.findall(head)
     counts = sorted(
         ((sum(word in known for word in words), code) for code, known in _LANGUAGE_WORDS.items()),
