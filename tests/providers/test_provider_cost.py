@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 import pytest
 from loopback import Script, answer, local, seams_of
@@ -106,6 +108,18 @@ async def test_a_call_that_fails_for_good_carries_every_attempt() -> None:
     with pytest.raises(ProviderRejected) as caught:
         await provider.complete(ASK)
     assert caught.value.usage == provider.usage == Usage(calls=3)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [{"cost": -5.0}, {"cost": float("nan")}, {"prompt_tokens": 10**400}, {"prompt_tokens": -1}],
+)
+async def test_a_count_that_can_not_be_is_a_cost_unknown(usage: dict[str, float]) -> None:
+    """Else one answer could lower what was spent, or make it no number, against which no budget
+    holds."""
+    content = json.dumps(answer(usage=usage)).encode()
+    counted = (await priced(Script(httpx.Response(200, content=content))).complete(ASK)).usage
+    assert counted == Usage(calls=1, unpriced_calls=1)
 
 
 async def test_a_timeout_may_have_been_billed() -> None:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import httpx
-from pydantic import BaseModel, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from promptguard.conversation import text_of
 from promptguard.errors import InputError
@@ -16,6 +23,9 @@ from promptguard.providers.registry import ProviderRow
 from promptguard.usage import Usage
 
 _BAD_GATEWAY = 502
+# Further numbers are no counts, and a sum with them is none either.
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+_Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Message(BaseModel):
@@ -30,9 +40,9 @@ class _Choice(BaseModel):
 
 
 class _Tokens(BaseModel):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cost: float | None = None
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+    cost: _Cost | None = None
 
 
 class Reply(BaseModel):
@@ -83,7 +93,7 @@ class Reply(BaseModel):
         unless the price is 0.
         """
         tokens = self.usage or _Tokens()
-        read, written = max(0, tokens.prompt_tokens or 0), max(0, tokens.completion_tokens or 0)
+        read, written = tokens.prompt_tokens or 0, tokens.completion_tokens or 0
         cost = tokens.cost
         if cost is None and price is not None and (read or written or price.is_free):
             cost = price.cost_usd(read, written)
