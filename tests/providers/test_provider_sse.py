@@ -54,7 +54,9 @@ def test_garbage_never_breaks_the_parser(raw: bytes) -> None:
     assert isinstance(parse([raw]), list)
 
 
-@pytest.mark.parametrize("piece", [b"data: " + b"x" * 60, b"data: xxxxxxxxxx\n" * 8])
+@pytest.mark.parametrize(
+    "piece", [b"data: " + b"x" * 60, b"data: xxxxxxxxxx\n" * 8, b"data\n" * 60]
+)
 def test_an_endless_event_is_an_error(monkeypatch: pytest.MonkeyPatch, piece: bytes) -> None:
     """One event may not fill the memory, in one line or in many."""
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 50)

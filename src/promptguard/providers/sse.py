@@ -59,7 +59,8 @@ class SseParser:
         field, _, value = line.partition(b":")
         if field == b"data":
             self._data.append(value.removeprefix(b" "))
-            self._size += len(value)
+            # With its line end, so that empty lines do not come without end.
+            self._size += len(value) + 1
             self._check_size()
         return None
 
