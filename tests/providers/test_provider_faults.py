@@ -116,6 +116,7 @@ async def test_an_error_is_raised_with_its_body(is_streamed: bool) -> None:
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "soon", "date": MONDAY}, None),
+        ({"retry-after": LATER.replace("GMT", "+" + "9" * 20), "date": MONDAY}, None),
     ],
 )
 def test_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> None:

@@ -125,7 +125,7 @@ def _seconds_between(earlier: str, later: str) -> float:
 def _date_of(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     # A date without a zone cannot be compared with the answer's own.
     return moment if moment.tzinfo is not None else None
