@@ -87,7 +87,7 @@ def _over(settings: _Section, given: Mapping[str, object]) -> _Section:
 
 def _announce(service: ServiceConfig, port: int) -> None:
     """Print where the service listens, with a command to try it."""
-    from promptguard.service.upstream import without_credentials
+    from promptguard.providers.registry import without_credentials
 
     host = f"[{service.host}]" if ":" in service.host else service.host
     base = f"http://{host}:{port}"

@@ -11,6 +11,8 @@ from promptguard.errors import ConfigError
 from promptguard.registry import Registry
 
 DEFAULT_PROVIDER = "openrouter"
+_USER_INFO = re.compile(r"//\S*@")
+_QUERY = re.compile(r"(\w+://[^\s?#]*)[?#]\S*")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -100,8 +102,8 @@ def target_of(name: str, base_urls: Mapping[str, str]) -> Target:
             model = name if prefix.strip() and model.strip() else ""
     if not model.strip():
         raise ConfigError(
-            f"{_shown(name)!r} names no model; write provider/model (such as ollama/llama3.2), "
-            "vendor/model for OpenRouter, or http://HOST:PORT/v1#model."
+            f"{without_credentials(name)!r} names no model; write provider/model (such as "
+            "ollama/llama3.2), vendor/model for OpenRouter, or http://HOST:PORT/v1#model."
         )
     return Target(provider=provider, model=model)
 
@@ -142,10 +144,11 @@ def _checked(address: str) -> str:
     # A path is appended to the address, which would end up in a query or fragment.
     if not is_usable or parts.query or parts.fragment:
         raise ConfigError(
-            f"{_shown(address)!r} is not the base URL of an endpoint; write http://HOST:PORT/v1."
+            f"{without_credentials(address)!r} is not the base URL of an endpoint; write http://HOST:PORT/v1."
         )
     return address.rstrip("/")
 
 
-def _shown(address: str) -> str:
-    return re.sub(r"//[^/]*@", "//", address)
+def without_credentials(text: str) -> str:
+    """Return `text` without the user names, passwords and queries of the URLs in it."""
+    return _QUERY.sub(r"\1", _USER_INFO.sub("//", text))

@@ -11,10 +11,10 @@ from promptguard.config import Settings
 from promptguard.controller import Controller
 from promptguard.errors import ConfigError, PromptGuardError
 from promptguard.fil.engine import FrozenInstinct
+from promptguard.providers.registry import without_credentials
 from promptguard.service.auth import Authenticator, check_host
 from promptguard.service.logs import AuditLog, log
 from promptguard.service.telemetry import Telemetry
-from promptguard.service.upstream import without_credentials
 from promptguard.state import SessionState
 from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge

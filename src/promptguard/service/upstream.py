@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -41,8 +40,6 @@ _PASSED_BACK = (
     "content-type",
 )
 _KEY_HEADERS = ("authorization", "x-api-key")
-_USER_INFO = re.compile(r"//[^/?#\s]*@")
-_QUERY = re.compile(r"(\w+://[^\s?#]*)[?#]\S*")
 T = TypeVar("T")
 
 
@@ -220,11 +217,6 @@ def headers_back(response: httpx.Response) -> dict[str, str]:
     # The bytes that came; httpx would read them as UTF-8, of which a header takes only some.
     headers = httpx.Headers(response.headers.raw, encoding="latin-1")
     return {name: value for name, value in headers.items() if name.startswith(_PASSED_BACK)}
-
-
-def without_credentials(text: str) -> str:
-    """Return `text` without the user names, passwords and queries of the URLs in it."""
-    return _QUERY.sub(r"\1", _USER_INFO.sub("//", text))
 
 
 async def while_connected(request: Request, work: Coroutine[object, object, T]) -> T:
