@@ -247,6 +247,11 @@ def test_a_journal_of_another_run_is_refused(tmp_path: Path) -> None:
         run_cases(given, (ENGINE,), openers=OPENERS, journal=other)
 
 
+def test_the_same_files_read_by_other_fields_are_other_data() -> None:
+    """Outcomes of other texts under the same ids are not taken for those of these."""
+    assert manifest((case(0, CALM, id="a"),)) != manifest((case(0, HOSTILE, id="a"),))
+
+
 def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
     """A whole line that no run wrote is an error, not a result."""
     given, path = cases(2), tmp_path / "outcomes.jsonl"

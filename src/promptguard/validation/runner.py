@@ -141,10 +141,12 @@ def _lost(names: tuple[str, ...], case: Case) -> str:
 
 
 def _cases_hash(dataset: Dataset) -> str:
-    """Return a hash of which cases were taken, in their order."""
+    """Return a hash of the cases that were taken, in their order."""
     digest = hashlib.sha256()
     for case in dataset.cases:
-        digest.update(f"{case.index}:{case.id}:{case.label}\n".encode("utf-8", "replace"))
+        # What they say too: the same files read by other fields are other cases.
+        taken = (case.index, case.id, case.label, case.messages)
+        digest.update(repr(taken).encode("utf-8", "replace"))
     return digest.hexdigest()[:16]
 
 
