@@ -9,7 +9,7 @@ import pytest
 from labelled import CALM, HOSTILE, case, cases, open_fake
 from scripted_judges import ATTACK, NORMAL, ScriptedJudge, ScriptedProvider
 
-from promptguard.config import ControllerConfig, PromptGuardConfig, Settings
+from promptguard.config import ControllerConfig, EndpointConfig, PromptGuardConfig, Settings
 from promptguard.conversation import Message, Role
 from promptguard.core.neutrosophic import Neutrosophic
 from promptguard.errors import DataError, EvaluationError, InputError
@@ -273,3 +273,15 @@ def test_the_manifest_names_data_settings_and_versions() -> None:
     assert dict(found.versions)["numpy"] != "absent"
     assert found.contenders[0].weights
     assert found != manifest(cases(4))
+
+
+def test_the_manifest_holds_no_password() -> None:
+    """A report is published, and addresses of stores and endpoints may name a user."""
+    endpoint = EndpointConfig(base_urls={"own": "https://me:hunter2@host/v1"})
+    whole = ControllerConfig(store="postgresql://me:hunter2@db/x", endpoint=endpoint)
+    asked = PromptGuardConfig(models=("http://me:hunter2@host/v1#m",), endpoint=endpoint)
+    contenders = tuple(Contender(name=str(n), settings=one) for n, one in enumerate((whole, asked)))
+    found = manifest_of(Dataset(cases=cases(1)), contenders, seed=0)
+    for one in found.contenders:
+        assert "hunter2" not in one.settings
+        assert "https://host/v1" in one.settings

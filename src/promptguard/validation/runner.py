@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -11,7 +12,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from promptguard.config import ControllerConfig, config_hash
+from promptguard.config import ControllerConfig, PromptGuardConfig, config_hash
 from promptguard.errors import DataError, ModelError
 from promptguard.model.artifact import bundled
 from promptguard.risk.weights import named_weights
@@ -30,6 +31,7 @@ from promptguard.validation.judging import CaseJudge
 from promptguard.workers import map_ordered
 
 OUTCOMES, SETTINGS = "outcomes.jsonl", "run.json"
+_USER_INFO = re.compile(r"//[^/?#\s\"]*@")
 _PACKAGES = ("ayniguard", "numpy", "onnxruntime", "tokenizers")
 
 
@@ -160,9 +162,15 @@ def _configured(contender: Contender) -> Configured:
     return Configured(
         name=contender.name,
         sha256=digest,
-        settings=settings.model_dump_json(),
+        settings=_published(settings),
         weights=weights,
     )
+
+
+def _published(settings: ControllerConfig | PromptGuardConfig) -> str:
+    """Return settings as JSON without passwords: a report is shown around."""
+    # Where sessions are stored judges nothing, and its address may hold a password.
+    return _USER_INFO.sub("//", settings.model_dump_json(exclude={"store"}))
 
 
 def _model() -> str:
