@@ -132,11 +132,16 @@ def test_a_folder_given_twice_counts_once(folder: Path) -> None:
         ("colours", "", "no section"),
         ("phrases", FILES["phrases"].replace('match = ["Mi ne povas helpi"]', ""), "example"),
         ("lexicon", FILES["lexicon"].replace('words = ["eksplodilo*"]', ""), "neither"),
+        ("lexicon", FILES["lexicon"].replace("eksplodilo*", "$$$"), "no letter"),
+        ("structure", FILES["structure"].replace("forgesu la", "forgesu ("), "no valid pattern"),
+        ("concepts", "[concepts", "not valid TOML"),
+        ("concepts", '[concepts]\nexplosive = "!!!"\n', "empty word"),
+        ("phrases", "# \udcff", "Cannot read"),
     ],
 )
 def test_a_broken_folder_is_refused(folder: Path, name: str, text: str, fault: str) -> None:
     """A fault in any file is named when the folder is added."""
-    (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    (folder / f"{name}.toml").write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(DataError, match=fault):
         add_language(folder)
     assert "xx" not in codes("rules")

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
 
 from promptguard.errors import DataError
-from promptguard.patterns.pack import Pack, parse_pack
+from promptguard.patterns.pack import Pack, compiled, parse_concepts, parse_pack
 
 # The first matching pattern of several languages decides a span, so that their order is fixed.
 _FIRST = ("en", "ja", "zh", "ko", "es", "fr", "de", "ru")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _SECTIONS = frozenset({"rules", "structure", "phrases", "lexicon", "rubric", "stopwords"})
-_OTHER_FILES = frozenset({"concepts"})
+_CONCEPTS = "concepts"
 _added: dict[str, Path] = {}
 _caches: list[Callable[[], None]] = []
 
@@ -53,10 +53,7 @@ def add_language(folder: str | Path) -> str:
     if not found:
         raise DataError(f"{path} is no language folder: it has no *.toml.")
     for item in found:
-        if item.stem in _SECTIONS:
-            _read(path.name, item.stem, item.read_text(encoding="utf-8"))
-        elif item.stem not in _OTHER_FILES:
-            raise DataError(f"{item} is no section of a language.")
+        _check(path.name, item)
     # Only now: a folder with a fault in any file is not added at all.
     _added[path.name] = path.resolve()
     forget()
@@ -90,6 +87,22 @@ def language_cache(function: Callable[_P, _T]) -> Callable[_P, _T]:
 @language_cache
 def _pack(code: str, section: str) -> Pack:
     return _read(code, section, section_text(code, section))
+
+
+def _check(code: str, file: Path) -> None:
+    """Raise DataError for a file of a new folder that would fail once it is used."""
+    try:
+        source = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"Cannot read {file}: {error}.") from None
+    if file.stem == _CONCEPTS:
+        parse_concepts(source, str(file))
+        return
+    if file.stem not in _SECTIONS:
+        raise DataError(f"{file} is no section of a language.")
+    for entry in _read(code, file.stem, source).entries:
+        for pattern in (*entry.patterns, *entry.unless):
+            compiled(pattern, entry)
 
 
 def _read(code: str, section: str, source: str) -> Pack:

@@ -28,6 +28,7 @@ _ASCII_BOUNDARY = r"\b(?:%s)(?:\b|\W|$)"
 _FEW_WORDS = r"(?:[^\s.!?;]+\s){0,4}"
 # RE2 knows only ASCII word boundaries, so Cyrillic gets its own.
 _BOUNDARIES = {"latin": _ASCII_BOUNDARY, "cyrillic": r"(?:^|[^a-zа-я])(?:%s)"}
+_LETTER = re.compile(r"[^\W_]")
 _MAX_MEMORY = 64 * 1024 * 1024
 
 
@@ -213,6 +214,10 @@ class _PackTable(_Texts):
         return _frozen(value)
 
 
+class _ConceptFile(_Texts):
+    concepts: dict[str, str]
+
+
 def read_pack(path: Path) -> Pack:
     """Read one file; raises DataError naming what is wrong with it."""
     try:
@@ -242,6 +247,23 @@ def parse_pack(source: str, where: str) -> Pack:
     )
 
 
+def parse_concepts(source: str, where: str) -> dict[str, list[str]]:
+    """Read one concept file; raises DataError."""
+    try:
+        table = _ConceptFile.model_validate(tomllib.loads(source)).concepts
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{where} is not valid TOML: {error}.") from None
+    except ValidationError:
+        raise DataError(f"{where} needs one table [concepts] of words between bars.") from None
+    found = {
+        concept: [word.strip() for word in words.split("|")] for concept, words in table.items()
+    }
+    for concept, words in found.items():
+        if not all(map(_LETTER.search, words)):
+            raise DataError(f"{where}: {concept} has an empty word.")
+    return found
+
+
 def joined(patterns: tuple[str, ...]) -> str:
     """Return one pattern that matches where any of `patterns` does."""
     return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{text})" for text in patterns)
@@ -257,6 +279,8 @@ def _entry(entry: _EntryTable, pack: _PackTable, scripts: frozenset[str], where:
         raise DataError(f"{where}: {entry.id} has neither a pattern nor words.")
     if entry.pattern and not (entry.match or entry.violates):
         raise DataError(f"{where}: {entry.id} has no example that must match.")
+    if not all(map(_LETTER.search, entry.words)):
+        raise DataError(f"{where}: {entry.id} has a word with no letter in it.")
     fields = entry.model_dump(exclude={"pattern", "unless", "with_intents", "needs"})
     try:
         return Entry(

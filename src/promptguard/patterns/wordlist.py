@@ -9,18 +9,15 @@ parser three times as long). The same names are used in every language.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from promptguard.errors import DataError
 from promptguard.patterns.languages import codes, language_cache, section_text
-from promptguard.patterns.pack import letters
+from promptguard.patterns.pack import letters, parse_concepts
 
 _T = TypeVar("_T")
 # Kana, Han, Thai, Lao, Burmese and Khmer are written without spaces.
@@ -151,12 +148,6 @@ def _cuts_katakana(text: str, start: int, end: int) -> bool:
     )
 
 
-class _ConceptFile(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    concepts: dict[str, str]
-
-
 class Concepts:
     """The words of every concept in every language given. Immutable once made."""
 
@@ -203,20 +194,3 @@ def shipped_concepts() -> Concepts:
         parse_concepts(section_text(code, SECTION), f"{code}/{SECTION}.toml")
         for code in codes(SECTION)
     )
-
-
-def parse_concepts(source: str, where: str) -> dict[str, list[str]]:
-    """Read one concept file; raises DataError."""
-    try:
-        table = _ConceptFile.model_validate(tomllib.loads(source)).concepts
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{where} is not valid TOML: {error}.") from None
-    except ValidationError:
-        raise DataError(f"{where} needs one table [concepts] of words between bars.") from None
-    found = {
-        concept: [word.strip() for word in words.split("|")] for concept, words in table.items()
-    }
-    for concept, words in found.items():
-        if any(not word.strip(" *.") for word in words):
-            raise DataError(f"{where}: {concept} has an empty word.")
-    return found
