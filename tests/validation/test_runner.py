@@ -20,6 +20,7 @@ from promptguard.runs.report import Manifest
 from promptguard.usage import Usage
 from promptguard.validation.contenders import Contender, Openers, Outcomes, dissected, engine
 from promptguard.validation.dataset import Case, Dataset
+from promptguard.validation.judging import prompts_of
 from promptguard.validation.runner import RunJournal, manifest_of, run_cases
 
 STRICT = Settings(conversation=ControllerConfig(preset="strict"))
@@ -126,6 +127,16 @@ def test_a_turn_without_words_counts_as_a_turn() -> None:
     assert (found.risks, found.flagged_turn, found.turns) == ((0.0, 0.9), 2, 2)
     (found,) = run_cases((replace(case(0), messages=said),), (asked,), openers=openers)["asked"]
     assert (found.risks, found.flagged_turn) == ((0.9, 0.0, 0.9), 1)
+
+
+def test_a_prompt_is_judged_under_every_system_message_before_it() -> None:
+    """A record may hold several, and the engine is given all of them."""
+    roles = (Role.SYSTEM, Role.SYSTEM, Role.USER, Role.SYSTEM, Role.USER)
+    said = tuple(Message(role=role, content=str(n)) for n, role in enumerate(roles))
+    prompts = [prompt for _, prompt in prompts_of(replace(case(0), messages=said))]
+    assert [prompt.system for prompt in prompts] == ["0\n1", "0\n1\n3"]
+    (alone,) = prompts_of(replace(case(0), messages=said[2:3]))
+    assert alone[1].system is None
 
 
 class Settling(ScriptedJudge):

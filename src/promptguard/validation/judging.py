@@ -259,12 +259,13 @@ def prompts_of(case: Case) -> Iterator[tuple[int, PromptInput]]:
 
     Its words and its contents are a user layer each.
     """
-    system = next((m.content for m in case.messages if m.role is Role.SYSTEM), None)
     history: list[Message] = []
     for number, step in enumerate(steps_of(case.messages), start=1):
         said = (step.turn.text, *(content.text for content in step.turn.contents))
         texts = tuple(text for text in said if text.strip())
         if texts:
+            # All system messages that hold by then, as the engine is given them.
+            system = step.turn.system or None
             yield number, PromptInput(user=texts, system=system, history=tuple(history))
         history += _messages_of(step)
 
