@@ -161,6 +161,19 @@ def test_a_tuned_budget_is_kept_where_cases_are_alike() -> None:
     assert sum(is_blocked(each, tuned.weights, priors, bar) for each in traces[::2]) <= 2
 
 
+def test_a_tuned_prior_without_cases_is_not_above_that_of_a_larger_budget() -> None:
+    """A few documents speak for a large budget alone; the small one must not be the laxer."""
+    traces = [
+        replace(each, turns=tuple(replace(turn, document=4.0) for turn in each.turns))
+        if each.index < 60 and not each.is_attack
+        else each
+        for each in noisy_traces(400, seed=2, telling="fil", noise="keywords")
+    ]
+    small, large = tune(traces, SHIPPED, folds=3, passes=1).weights.budgets
+    assert (small.share, large.share) == (0.01, 0.1)
+    assert small.document <= large.document
+
+
 def test_weights_survive_being_written(tmp_path: Path) -> None:
     """Whatever the provenance says, the file reads back equal."""
     odd = SHIPPED.model_copy(update={"fitted_on": 'a "quoted" \\ name,\n\x7f 日本'})

@@ -7,7 +7,7 @@ single prompts by the falsehood from which they are blocked.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,7 +200,7 @@ def with_budgets(weights: Weights, found: Sequence[CalibratedPriors], note: str)
     A larger budget never has a lower prior; an old point that would break this goes, and a prior
     that was kept for want of cases is lowered.
     """
-    new = _in_order(found)
+    new = in_order(each.budget for each in found)
     kept = dict(new)
     for old in weights.budgets:
         if old.share not in kept and all(_is_in_order(old, each) for each in new.values()):
@@ -214,16 +214,15 @@ def with_budgets(weights: Weights, found: Sequence[CalibratedPriors], note: str)
     )
 
 
-def _in_order(found: Sequence[CalibratedPriors]) -> dict[float, BudgetPriors]:
-    """Return the calibrated points by share; none has a higher prior than a larger budget."""
+def in_order(found: Iterable[BudgetPriors]) -> dict[float, BudgetPriors]:
+    """Return the points by share; a prior above that of a larger budget is lowered to it."""
     points: dict[float, BudgetPriors] = {}
     above: BudgetPriors | None = None
-    for each in sorted(found, key=lambda each: -each.share):
-        point = each.budget
+    for point in sorted(found, key=lambda point: -point.share):
         if above is not None:
             lowest = {kind.value: min(getattr(point, kind), getattr(above, kind)) for kind in Kind}
             point = point.model_copy(update=lowest)
-        points[each.share] = above = point
+        points[point.share] = above = point
     return points
 
 

@@ -20,7 +20,7 @@ from promptguard.fil.fitting import (
 )
 from promptguard.risk.weights import PRESETS, BudgetPriors, Weights
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
-from promptguard.validation.calibrate import HAIR, conformal, least_cases, next_version
+from promptguard.validation.calibrate import HAIR, conformal, in_order, least_cases, next_version
 from promptguard.validation.dataset import Case
 from promptguard.validation.fit import (
     PASSES,
@@ -231,7 +231,7 @@ def _budgets(
         )
     if not found:
         raise DataError("The rules alone block too many of the benign conversations given.")
-    return found
+    return sorted(in_order(found).values(), key=lambda budget: budget.share)
 
 
 def fit_temporal(
