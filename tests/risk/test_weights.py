@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,25 @@ def test_a_broken_file_says_what_is_wrong(tmp_path: Path, text: str, complaint: 
     """A file that cannot be used is named with its fault."""
     path = tmp_path / "weights.toml"
     path.write_text(text)
+    with pytest.raises(ConfigError, match=complaint):
+        load_weights(path)
+
+
+@pytest.mark.parametrize(
+    ("shipped", "changed", "complaint"),
+    [
+        (r"first = [-\d.]+", "first = -inf", "finite"),
+        (r"later = [-\d.]+", "later = nan", "finite"),
+        (r"\[documents.hidden\]", "[documents.hiding]", "hidden"),
+    ],
+)
+def test_numbers_that_would_let_everything_pass_are_refused(
+    tmp_path: Path, shipped: str, changed: str, complaint: str
+) -> None:
+    """With a prior that is no number nothing is blocked; a weight that is missing is named."""
+    source = files("promptguard").joinpath("data/weights.toml").read_text(encoding="utf-8")
+    path = tmp_path / "weights.toml"
+    path.write_text(re.sub(shipped, changed, source, count=1), encoding="utf-8")
     with pytest.raises(ConfigError, match=complaint):
         load_weights(path)
 

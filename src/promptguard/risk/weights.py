@@ -20,11 +20,13 @@ from promptguard.verdict import Evidence, Mode, SignalScore
 _HAIR = 1e-6  # above the line, whatever rounding does
 # A risk of 0 or 1 has no log-odds.
 _Start = Annotated[float, Field(gt=0, lt=1)]
+_DOCUMENTS = frozenset(("order", "rules", "hidden", "bare"))
 PRESETS = {"strict": 0.1, "balanced": 0.01, "permissive": 0.002}
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A prior that is no number would let everything pass.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class SignalWeight(_Part):
@@ -153,6 +155,8 @@ class Weights(_Part):
         shares = [budget.share for budget in self.budgets]
         if shares != sorted(set(shares)):
             raise ValueError("budgets must be in rising order of share")
+        if missing := _DOCUMENTS - self.documents.keys():
+            raise ValueError(f"documents must have a weight for {min(missing)}")
         return self
 
     def weight_of(self, signal: str) -> SignalWeight:
