@@ -151,6 +151,16 @@ async def test_a_stream_is_passed_on_event_by_event(guarded) -> None:
     assert entries.json()["transcript"][-1]["content"] == text.strip()
 
 
+async def test_a_stream_without_its_last_event_was_broken_off(guarded) -> None:
+    """That it had begun is no proof that it is whole."""
+    guard = await guarded()
+    from stub_upstream import a_response, named, response_events
+
+    guard.upstream.script.raw_response = named(response_events(a_response("half an answer"))[:-1])
+    events = events_of(await respond(guard, "hello", stream=True))
+    assert (events[-1]["type"], events[-1]["code"]) == ("error", "upstream_error")
+
+
 CALL_OF_HARM = {
     "type": "function_call",
     "id": "fc_1",

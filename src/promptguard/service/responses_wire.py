@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from promptguard.conversation import Role
 from promptguard.service.body import (
@@ -261,7 +261,7 @@ class ResponsesReader:
         delta = string(body.get("delta"))
         if not delta:
             if kind == "response.created":
-                return _completion(mapping(body.get("response")))
+                return replace(_completion(mapping(body.get("response"))), is_last=False)
             return self._beside(kind, body)
         self._shown_chars[_index(body)] += len(delta)
         is_answer = kind in _ANSWERING
