@@ -177,6 +177,18 @@ async def test_could_not_judge_is_never_silently_safe(setting: str, action: Acti
     assert stored.turn_count == 1
 
 
+async def test_a_locked_session_stays_locked_where_nothing_can_be_judged() -> None:
+    """A lock needs no judge, and `allow` is about what a judge would have said."""
+    config = ControllerConfig(store="memory:", on_evaluator_error="allow")
+    judge: TurnJudge = BrokenJudge()  # type: ignore[assignment]
+    controller = Controller(config, store=MemoryStore(), judge=judge, clock=ManualClock())
+    await controller.process_turn("s", "hello")
+    await controller.lock("s", reason="test")
+    result = await controller.process_turn("s", "hello")
+    assert (result.action, result.verdict.is_locked) == (Action.BLOCK, True)
+    assert result.reply == config.refusal
+
+
 async def test_could_not_judge_can_be_raised() -> None:
     """With `raise` the caller gets the error."""
     config = ControllerConfig(store="memory:", on_evaluator_error="raise")

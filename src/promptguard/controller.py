@@ -282,7 +282,9 @@ class Controller(StoredSessions):
 
     def _unjudged(self, state: SessionState, now: float, fault: str) -> TurnResult:
         """Return the result of a turn that no judge could judge: what the policy says."""
-        is_refused = self.config.on_evaluator_error == "block"
+        # Whoever locked the session did not make it depend on a judge.
+        is_locked = state.lock is not None
+        is_refused = is_locked or self.config.on_evaluator_error == "block"
         is_enforced = self.config.mode == "enforce"
         turn = state.turn_count + 1
         return TurnResult(
@@ -297,6 +299,7 @@ class Controller(StoredSessions):
                 action=Action.BLOCK if is_refused else Action.ALLOW,
                 mode=state.mode,
                 accumulated_risk=state.accumulated_risk,
+                is_locked=is_locked,
                 fault=fault,
             ),
             is_enforced=is_enforced,
