@@ -112,6 +112,14 @@ def test_a_refusal_is_an_answer_of_its_format(kind: type[Wire]) -> None:
 
 
 @every_wire
+def test_a_refusal_for_a_model_in_broken_unicode_can_be_written(kind: type[Wire]) -> None:
+    """Half a surrogate pair has no UTF-8 form."""
+    request = request_of(kind, model="m\ud800")
+    body = kind().refusal(request, refusal(model=request.model))
+    assert json.dumps(body, ensure_ascii=False).encode()
+
+
+@every_wire
 def test_a_streamed_refusal_says_the_same(kind: type[Wire]) -> None:
     """The events are read by the format's own reader, and one of them is the last."""
     wire, request = kind(), request_of(kind, stream=True)

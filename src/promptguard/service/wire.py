@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
-from promptguard.conversation import ComparableMessage
+from promptguard.conversation import ComparableMessage, without_lone_surrogates
 from promptguard.service.body import Limits, Reading, checked_flag, poisoned_in, with_stripped
 from promptguard.service.errors import ApiError, error_body
 
@@ -56,7 +56,8 @@ class GuardedRequest:
             contents=tuple(reading.contents),
             system="\n".join(text for text in reading.system if text),
             unjudged=tuple(dict.fromkeys(reading.unjudged)),
-            model=model,
+            # Refusals and traces name it, which broken Unicode would make impossible to write.
+            model=without_lone_surrogates(model),
             is_stream=checked_flag(body, "stream"),
             end_user=string(end_user),
             continues=continues,
