@@ -89,6 +89,15 @@ def test_of_a_very_long_session_the_end_is_replayed(
     assert (len(found.verdicts), found.is_partial) == (3, is_partial)
 
 
+def test_the_turns_of_a_very_long_session_keep_their_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that were not replayed are counted."""
+    monkeypatch.setattr(explain_module, "MAX_STEPS", 3)
+    found = explained(0.1, 0.1, 0.1, 0.6, 0.5)
+    assert ([verdict.turn for verdict in found.verdicts], found.without) == ([3, 4, 5], (4,))
+
+
 def test_forgotten_turns_leave_no_trace() -> None:
     """Neither evidence nor words, no mode, no lock; the other turns stay."""
     entries = tuple(

@@ -50,7 +50,7 @@ class Explanation:
 def explain(judge: TurnJudge, steps: Sequence[Step]) -> Explanation:
     """Replay `steps` and explain the verdict on the last of them."""
     kept = steps[-MAX_STEPS:]
-    walked = list(walk(judge, kept))
+    walked = list(walk(judge, kept, turns=len(steps) - len(kept)))
     verdict, state = walked[-1]
     before = walked[-2][1] if len(walked) > 1 else SessionState(session_id=state.session_id)
     last, now = kept[-1], state.recent[-1].timestamp

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from promptguard.conversation import Role
 from promptguard.errors import InputError
-from promptguard.state import SessionState, TranscriptEntry
+from promptguard.state import SessionProfile, SessionState, TranscriptEntry
 from promptguard.turns.input import Content, Step, TurnInput
 from promptguard.turns.judge import ALLOWANCE, JUDGE, TurnJudge
 from promptguard.turns.replies import reply_record
@@ -16,13 +16,20 @@ SECONDS_BETWEEN_TURNS = 30.0
 
 
 def walk(
-    judge: TurnJudge, steps: Sequence[Step], *, session_id: str = "walk", start: float = 0.0
+    judge: TurnJudge,
+    steps: Sequence[Step],
+    *,
+    session_id: str = "walk",
+    start: float = 0.0,
+    turns: int = 0,
 ) -> Iterator[tuple[Verdict, SessionState]]:
     """Judge turn after turn; yields each verdict with the state after it.
 
-    Missing timestamps count as half a minute between turns.
+    Missing timestamps count as half a minute between turns. `turns` came before and are only
+    counted.
     """
-    state = SessionState(session_id=session_id, created=start)
+    profile = SessionProfile(turns=turns)
+    state = SessionState(session_id=session_id, created=start, profile=profile)
     now = start
     for step in steps:
         now = step.timestamp if step.timestamp is not None else now + SECONDS_BETWEEN_TURNS
