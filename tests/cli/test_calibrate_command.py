@@ -33,6 +33,16 @@ def test_calibrate_states_guarantee_and_sample(tmp_path: Path, config: str) -> N
     assert any(budget.share == 0.05 for budget in load_weights(out).budgets)
 
 
+def test_what_could_not_be_judged_is_told_and_not_counted(tmp_path: Path, config: str) -> None:
+    """The weights file names the conversations that its budgets rest on."""
+    out = tmp_path / "w.toml"
+    mute = {"id": "mute", "label": "benign", "messages": [{"role": "system", "content": "x"}]}
+    given = data(tmp_path, 200, json.dumps(mute))
+    result = run(calibrate, given, "--fpr", "0.05", "--config", config, "--out", str(out))
+    assert "1 of 101 cases could not be judged." in result.stderr
+    assert "on 100 benign conversations" in load_weights(out).fitted_on
+
+
 def test_calibrate_refuses_too_little_data(tmp_path: Path, config: str) -> None:
     """And says how much is needed."""
     with pytest.raises(DataError, match="at least 99"):

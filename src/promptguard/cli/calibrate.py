@@ -17,6 +17,7 @@ from promptguard.cli.labelled_data import (
     jobs_or_default,
     read_dataset,
     score_traces,
+    tell_failed,
 )
 from promptguard.cli.progress import counting
 from promptguard.cli.stored import config_option
@@ -79,7 +80,7 @@ def calibrate(
         return
     found = _priors(benign, settings.conversation, budgets, jobs_or_default(jobs))
     if out is not None:
-        _write(found, settings.conversation, Path(out), len(benign))
+        _write(found, settings.conversation, Path(out))
     _show_priors(found, out, as_json=as_json)
 
 
@@ -99,6 +100,7 @@ def _prompt_bounds(
     prompt = Contender(name="prompt", settings=config)
     with counting("judging", len(benign)) as on_case:
         outcomes = run_cases(benign, (prompt,), jobs=jobs, on_case=on_case)[prompt.name]
+    tell_failed(sum(bool(outcome.error) for outcome in outcomes), len(outcomes))
     return [calibrate_falsehood(outcomes, share) for share in budgets]
 
 
@@ -119,10 +121,11 @@ def _priors(
     return found
 
 
-def _write(found: list[CalibratedPriors], config: ControllerConfig, out: Path, count: int) -> None:
+def _write(found: list[CalibratedPriors], config: ControllerConfig, out: Path) -> None:
     from promptguard.validation.calibrate import with_budgets, write_weights
 
-    note = f"budgets calibrated on {counted(count, 'benign conversation')}"
+    judged = min(each.benign for each in found)
+    note = f"budgets calibrated on {counted(judged, 'benign conversation')}"
     write_weights(with_budgets(configured_weights(config), found, note), out)
 
 

@@ -95,12 +95,20 @@ def configured_weights(config: ControllerConfig) -> Weights:
 def score_traces(
     cases: tuple[Case, ...], config: ControllerConfig, jobs: int
 ) -> tuple[ScoreTrace, ...]:
-    """Compute the signals' scores of every case, with progress shown."""
+    """Compute the signals' scores of every case, with progress shown and failures told."""
     from promptguard.cli.progress import counting
     from promptguard.validation.score_trace import record_traces
 
     with counting("scoring", len(cases)) as on_case:
-        return record_traces(cases, config, jobs=jobs, on_case=on_case)
+        traces = record_traces(cases, config, jobs=jobs, on_case=on_case)
+    tell_failed(len(cases) - len(traces), len(cases))
+    return traces
+
+
+def tell_failed(failed: int, given: int) -> None:
+    """Say on stderr how many of the cases given could not be judged, if any."""
+    if failed:
+        click.echo(f"{failed:,} of {counted(given, 'case')} could not be judged.", err=True)
 
 
 def jobs_or_default(given: int | None) -> int:
