@@ -26,6 +26,7 @@ def test_the_scheme_chooses_the_store() -> None:
         ("sqlite:/abs/here.db", "/abs/here.db"),
         ("sqlite:///abs/here.db", "/abs/here.db"),
         ("sqlite:a%20b.db", "a b.db"),
+        ("sqlite:~nobody-of-this-name/a.db", "~nobody-of-this-name/a.db"),
     ],
 )
 def test_sqlite_paths_are_read_from_the_url(url: str, path: str) -> None:
@@ -45,6 +46,8 @@ def test_sqlite_paths_are_read_from_the_url(url: str, path: str) -> None:
         "sqlite:x.db?synchronous=off",
         "sqlite:x.db?mode=ro",
         "sqlite:x.db#part",
+        "sqlite://[x.db",
+        "sqlite:x%00.db",
     ],
 )
 def test_a_url_that_makes_no_sense_is_a_configuration_error(url: str) -> None:

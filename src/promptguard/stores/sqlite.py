@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -45,20 +46,21 @@ class SqliteStore(ReadingStore):
     @classmethod
     def from_url(cls, url: str, *, must_exist: bool = False) -> SqliteStore:
         """Return the store for `sqlite:PATH` or `sqlite:///PATH`, `?synchronous=full` allowed."""
-        parts = urlsplit(url)
-        path = unquote(parts.path)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise ConfigError("This is no address; give SQLite a file as sqlite:PATH.") from None
+        # Unlike the path's own method it leaves the name of nobody as it is.
+        path = os.path.expanduser(unquote(parts.path))
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         synchronous = options.pop("synchronous", "normal").upper()
         # A netloc is what `sqlite://PATH` with two slashes gives; the path would lose its
         # beginning.
-        if parts.netloc or not path or path == ":memory:":
+        if parts.netloc or not path or path == ":memory:" or "\0" in path:
             raise ConfigError("Give SQLite a file as sqlite:PATH; without a file use memory:")
         if options or parts.fragment or synchronous not in ("FULL", "NORMAL"):
             raise ConfigError("A sqlite: URL takes only ?synchronous=full or ?synchronous=normal.")
-        file = SqliteFile(
-            path=Path(path).expanduser(), synchronous=synchronous, must_exist=must_exist
-        )
-        return cls(file)
+        return cls(SqliteFile(path=Path(path), synchronous=synchronous, must_exist=must_exist))
 
     async def _ask(self, question: Question[_T]) -> _T:
         thread = self._long_reader if question.is_long else self._reader
