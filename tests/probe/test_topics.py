@@ -43,7 +43,9 @@ def test_a_broken_topic_names_file_and_field(change, message) -> None:
         topic_from(yaml.safe_dump(GOOD | change), name="bread.yaml")
 
 
-@pytest.mark.parametrize("text", ["[1", "- a", "", "text", "id: 2026-02-30"])
+@pytest.mark.parametrize(
+    "text", ["[1", "- a", "", "text", "id: 2026-02-30", 'id: !!int ""', "id: !!timestamp a"]
+)
 def test_what_is_no_mapping_is_refused(text) -> None:
     """A topic is a YAML mapping."""
     with pytest.raises(DataError, match=r"bread\.yaml"):

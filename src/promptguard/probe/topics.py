@@ -34,7 +34,7 @@ def topic_from(text: str, *, name: str) -> Topic:
     try:
         body = yaml.safe_load(text)
     # A date or number that is none raises what Python raises for it.
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError):
         raise DataError(f"{name} is not valid YAML.") from None
     if not isinstance(body, Mapping):
         raise DataError(f"{name} must hold a mapping with {', '.join(sorted(_FIELDS))}.")
