@@ -118,9 +118,9 @@ class LitellmApi:
         if admission.result.is_blocked:
             return _blocked(admission)
         poisoned = poisoned_in((*reading.messages, *reading.contents), admission.stripped)
+        reply = await computed(_replaced, body, poisoned, reading.messages)
         # LiteLLM has no field for this text, so what cannot be taken out is not let through.
-        reply = _replaced(body, poisoned, reading.messages) or _blocked(admission)
-        return _noticed(reply, body, poisoned, admission.result.notice)
+        return _noticed(reply or _blocked(admission), body, poisoned, admission.result.notice)
 
     async def _response(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
         """Judge an answer, whole or so far; it is recorded when the client resends it."""
@@ -213,19 +213,17 @@ def _replaced(
     if not poisoned:
         return GuardrailReply(action="NONE")
     in_tools = [item for item in poisoned if item.place[0] == "tools"]
-    given = [ComparableMessage.of(Role.TOOL, text).content for text in body.texts or ()]
     asked = "\n".join(item.content for item in messages if item.role is Role.USER)
+    given = [ComparableMessage.of(Role.TOOL, text).content for text in body.texts or ()]
+    # The user's stay.
+    others = [(at, text) for at, text in enumerate(given) if text and text not in asked]
     stripped: set[int] = set()
-    for item in (item for item in poisoned if item not in in_tools):
-        # LiteLLM sends each part of a message as a text of its own. The user's stay.
-        places = [
-            at
-            for at, text in enumerate(given)
-            if text and text in item.content and text not in asked
-        ]
-        if item.content not in "\n".join(given[at] for at in places):
+    for item in (item for item in poisoned if item.place[0] != "tools"):
+        # LiteLLM sends each part of a message as a text of its own.
+        parts = [(at, text) for at, text in others if text in item.content]
+        if item.content not in "\n".join(text for _, text in parts):
             return None
-        stripped.update(places)
+        stripped.update(at for at, _ in parts)
     texts = [STRIPPED if at in stripped else text for at, text in enumerate(body.texts or ())]
     tools = with_stripped({"tools": body.tools}, in_tools)
     assert isinstance(tools, dict)
