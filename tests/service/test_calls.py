@@ -51,7 +51,8 @@ async def computed(calls: Calls, principal: Principal, lane: Lane, work: Any) ->
 
 async def test_long_and_heavy_calls_are_computed_in_the_child() -> None:
     """As those of requests are; short ones stay where they are asked for."""
-    child = Child(fast_judge, ControllerConfig(store="memory:"), lane_connections(ServiceConfig()))
+    judge = fast_judge(ControllerConfig(store="memory:"))
+    child = Child(fast_judge, judge, lane_connections(ServiceConfig()))
     async with open_calls(child=child) as calls:
         pids = {lane: await computed(calls, BOSS, lane, os.getpid) for lane in Lane}
     assert pids[Lane.SHORT] == os.getpid()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ CONNECTIONS = {Lane.LONG: 1, Lane.HEAVY: 1}
 
 @pytest.fixture
 def child() -> Iterator[Child]:
-    made = Child(fast_judge, CONFIG, CONNECTIONS)
+    made = Child(fast_judge, fast_judge(CONFIG), CONNECTIONS)
     yield made
     asyncio.run(made.close())
 
@@ -43,6 +44,12 @@ def run(child: Child, work: Callable[..., Any], *args: Any, call: Call | None = 
 
 def preset_of(judge: TurnJudge) -> tuple[str, int]:
     return judge.config.preset, os.getpid()
+
+
+def noted(marker: str, config: ControllerConfig) -> TurnJudge:
+    with Path(marker).open("a") as file:
+        file.write("opened\n")
+    return fast_judge(config)
 
 
 def refuse() -> None:
@@ -87,6 +94,19 @@ def test_a_judge_travels_as_its_settings(child: Child) -> None:
     strict = fast_judge(CONFIG.model_copy(update={"preset": "strict"}))
     preset, pid = run(child, preset_of, strict)
     assert (preset, pid != os.getpid()) == ("strict", True)
+
+
+def test_a_reload_under_the_same_settings_reaches_the_child(tmp_path: Path) -> None:
+    """The files that they name may be others now; without a reload they are read once."""
+    marker = tmp_path / "opened"
+    first = fast_judge(CONFIG)
+    child = Child(partial(noted, str(marker)), first, CONNECTIONS)
+    opened = []
+    for judge in (first, first, replace(first), first):
+        run(child, preset_of, judge)
+        opened.append(len(marker.read_text().splitlines()))
+    asyncio.run(child.close())
+    assert opened == [1, 1, 2, 3]
 
 
 def test_errors_come_back_as_they_were_raised(child: Child) -> None:
@@ -138,7 +158,7 @@ def test_work_ends_when_its_caller_leaves(
 
 def test_a_closed_child_is_not_started_again() -> None:
     """What comes after the shutdown is given up."""
-    child = Child(fast_judge, CONFIG, CONNECTIONS)
+    child = Child(fast_judge, fast_judge(CONFIG), CONNECTIONS)
     pid = run(child, os.getpid)
     asyncio.run(child.close())
     with pytest.raises(ProcessLookupError):
@@ -154,7 +174,7 @@ from promptguard.config import ControllerConfig
 from promptguard.service.lanes import Call, Lane
 from promptguard.service.child import Child
 if __name__ == "__main__":
-    child = Child(fast_judge, ControllerConfig(store="memory:"), {Lane.HEAVY: 1})
+    child = Child(fast_judge, fast_judge(ControllerConfig(store="memory:")), {Lane.HEAVY: 1})
     call = Call(lane=Lane.HEAVY)
     print(child.run(call, os.getpid), flush=True)
     child.run(call, threading.Event().wait)

@@ -240,7 +240,7 @@ def _child_of(parts: Parts) -> Child | None:
     connections = lane_connections(parts.settings.service)
     if parts.open_judge is None or not connections:
         return None
-    return Child(parts.open_judge, parts.controller.config, connections)
+    return Child(parts.open_judge, parts.controller.judge, connections)
 
 
 async def _on_invalid_fields(_: Request, error: Exception) -> JSONResponse:

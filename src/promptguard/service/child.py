@@ -34,6 +34,8 @@ from promptguard.turns.judge import TurnJudge
 from promptguard.workers import end_with_parent, without_interrupts
 
 OpenJudge = Callable[[ControllerConfig], TurnJudge]
+# What the child's first judge is opened with, and its number.
+_First = tuple[OpenJudge, ControllerConfig, int]
 # How much lower than the parent's the priority of the child is.
 NICENESS = 10
 # How often somebody who waits for the child looks whether its own caller still waits.
@@ -62,14 +64,16 @@ class _Outcome:
 class Child:
     """The child process as its parent sees it; opened with the first computation or `start`.
 
-    `open_judge` is called once in the child and must be picklable.
+    `open_judge` is called in the child, once for `judge` and again for each that a reload puts in
+    its place, and must be picklable.
     """
 
     def __init__(
-        self, open_judge: OpenJudge, config: ControllerConfig, connections: Mapping[Lane, int]
+        self, open_judge: OpenJudge, judge: TurnJudge, connections: Mapping[Lane, int]
     ) -> None:
         self._open_judge = open_judge
-        self._config = config
+        self._judge = judge
+        self._number = 0
         self._connections = dict(connections)
         self._lock = threading.Lock()
         self._running: _Running | None = None
@@ -82,7 +86,7 @@ class Child:
         the child died of it.
         """
         # Once, before the first try: what cannot be pickled is no fault of the child.
-        asked = _pickled(work)
+        asked = self._pickled(work)
         for _ in range(_TRIES):
             running = self._started()
             with suppress(ChildDied):
@@ -107,8 +111,26 @@ class Child:
             if self._is_closed:
                 raise Abandoned
             if self._running is None:
-                self._running = _Running(self._open_judge, self._config, self._connections)
+                first = self._open_judge, self._judge.config, self._number
+                self._running = _Running(first, self._connections)
             return self._running
+
+    def _pickled(self, work: Callable[[], Any]) -> bytes:
+        """Return `work` for the child; a judge goes as its settings, for the child has its own."""
+        written = io.BytesIO()
+        pickler = pickle.Pickler(written, pickle.HIGHEST_PROTOCOL)
+        # The readers alone are too large to travel with every computation.
+        pickler.dispatch_table = copyreg.dispatch_table | {TurnJudge: self._reduced}
+        pickler.dump(work)
+        return written.getvalue()
+
+    def _reduced(self, judge: TurnJudge) -> tuple[Callable[..., TurnJudge], tuple[Any, ...]]:
+        with self._lock:
+            # Numbered and not told by its settings: after a reload they may be the same, and the
+            # rules in the files that they name others.
+            if judge is not self._judge:
+                self._judge, self._number = judge, self._number + 1
+            return _judge_of, (judge.config, self._number)
 
     def _replace(self, dead: _Running) -> None:
         """Forget a dead child; of several who notice, one does."""
@@ -122,9 +144,7 @@ class Child:
 class _Running:
     """One process with its connections."""
 
-    def __init__(
-        self, open_judge: OpenJudge, config: ControllerConfig, connections: Mapping[Lane, int]
-    ) -> None:
+    def __init__(self, first: _First, connections: Mapping[Lane, int]) -> None:
         # A forked child would inherit the locks of the parent's threads.
         context = multiprocessing.get_context("spawn")
         lifeline, self._lifeline = context.Pipe(duplex=False)
@@ -136,7 +156,7 @@ class _Running:
             self._free[lane].put(ours)
         theirs = [(lane, theirs) for lane, _, theirs in pairs]
         self._process: BaseProcess = context.Process(
-            target=_serve_all, args=(open_judge, config, theirs, lifeline), daemon=True
+            target=_serve_all, args=(first, theirs, lifeline), daemon=True
         )
         # A Ctrl-C of the terminal reaches the whole group; the parent ends the child in order.
         with without_interrupts():
@@ -187,49 +207,32 @@ class _Running:
             self._free[lane].put(connection)
 
 
-def _pickled(work: Callable[[], Any]) -> bytes:
-    """Return `work` for the child; a judge goes as its settings, for the child has its own."""
-    written = io.BytesIO()
-    pickler = pickle.Pickler(written, pickle.HIGHEST_PROTOCOL)
-    # The readers alone are too large to travel with every computation.
-    pickler.dispatch_table = copyreg.dispatch_table | {TurnJudge: _reduced}
-    pickler.dump(work)
-    return written.getvalue()
-
-
-def _reduced(judge: TurnJudge) -> tuple[Callable[[ControllerConfig], TurnJudge], tuple[Any, ...]]:
-    return _judge_of, (judge.config,)
-
-
 class _Judges:
     """The child's judge: opened once, and again after a reload of the parent."""
 
-    def __init__(self, open_judge: OpenJudge, config: ControllerConfig) -> None:
+    def __init__(self, open_judge: OpenJudge, config: ControllerConfig, number: int) -> None:
         self._open = open_judge
-        self._judge = open_judge(config)
+        self._judge, self._number = open_judge(config), number
         try_out(self._judge)
         self._lock = threading.Lock()
 
-    def find(self, config: ControllerConfig) -> TurnJudge:
+    def find(self, config: ControllerConfig, number: int) -> TurnJudge:
         with self._lock:
-            if self._judge.config != config:
-                self._judge = self._open(config)
+            if number != self._number:
+                self._judge, self._number = self._open(config), number
             return self._judge
 
 
 _judges: _Judges | None = None
 
 
-def _judge_of(config: ControllerConfig) -> TurnJudge:
+def _judge_of(config: ControllerConfig, number: int) -> TurnJudge:
     assert _judges is not None, "judges are unpickled in a child only"
-    return _judges.find(config)
+    return _judges.find(config, number)
 
 
 def _serve_all(
-    open_judge: OpenJudge,
-    config: ControllerConfig,
-    connections: list[tuple[Lane, Connection]],
-    lifeline: Connection,
+    first: _First, connections: list[tuple[Lane, Connection]], lifeline: Connection
 ) -> None:
     """Serve every connection until the parent ends."""
     global _judges
@@ -239,7 +242,7 @@ def _serve_all(
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     threading.Thread(target=end_with_parent, args=(lifeline,), daemon=True).start()
-    _judges = _Judges(open_judge, config)
+    _judges = _Judges(*first)
     long_turns = _LongTurns()
     threads = [
         threading.Thread(target=_serve, args=(connection, lane, long_turns))
