@@ -6,7 +6,7 @@ import pytest
 
 from promptguard.conversation import messages_from
 from promptguard.errors import DataError
-from promptguard.state import ReplyKind, ReplyRecord, SessionState, excerpt_of
+from promptguard.state import Lock, ReplyKind, ReplyRecord, SessionState, excerpt_of
 from promptguard.turns.input import Content, TurnInput, steps_of
 from promptguard.turns.walk import walk
 from tests.judging import fake_judge
@@ -24,6 +24,14 @@ def test_json_gives_back_the_same_state() -> None:
     """Writing and reading a state changes nothing."""
     state = talked(12)
     assert SessionState.from_json(state.to_json()) == state
+
+
+def test_half_a_surrogate_pair_does_not_keep_a_state_from_being_stored() -> None:
+    """A system prompt and an operator's reason are kept as their callers wrote them."""
+    state = SessionState(session_id="s", system="a \ud83d", lock=Lock(turn=1, reason="\udcff"))
+    stored = SessionState.from_json(state.to_json().encode())
+    assert stored.system == "a \ufffd"
+    assert stored.lock == Lock(turn=1, reason="\ufffd")
 
 
 def test_a_newer_format_is_refused() -> None:

@@ -6,6 +6,7 @@ talked about) and `ConversationHistory` (what was violated, and when), are compu
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from promptguard.conversation import Role
+from promptguard.conversation import Role, without_lone_surrogates
 from promptguard.errors import DataError
 from promptguard.verdict import Action, Mode
 
@@ -209,7 +210,9 @@ class SessionState:
         """Return the one JSON form of a state."""
         # Most fields have their defaults; without them the stored state is far smaller.
         body: dict[str, Any] = _STATE.dump_python(self, mode="json", exclude_defaults=True)
-        return _JSON.dump_json({"format": FORMAT_VERSION, **body}).decode()
+        named = {"format": FORMAT_VERSION, **body}
+        # A caller's words may hold half a surrogate pair, which no database takes.
+        return without_lone_surrogates(json.dumps(named, ensure_ascii=False, separators=(",", ":")))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SessionState:
