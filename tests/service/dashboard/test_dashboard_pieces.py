@@ -13,7 +13,7 @@ from promptguard.errors import DataError
 from promptguard.protocols import SessionLabel
 from promptguard.queries import SessionRow
 from promptguard.risk.explain import Attribution
-from promptguard.risk.weights import shipped_weights
+from promptguard.risk.weights import SignalWeight, shipped_weights
 from promptguard.runs.rendering import headline_rows
 from promptguard.runs.report import SCHEMA, read_report
 from promptguard.service.dashboard.actions import labels_html
@@ -246,6 +246,24 @@ def test_every_signal_is_described_in_words_of_its_own() -> None:
     rows = [signal_row(name, signal, shipped_weights()) for name, signal in load_signals()]
     assert all(row.looks_at for row in rows)
     assert len({row.looks_at for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("weight", "most"),
+    [
+        (SignalWeight(link="linear", scale=0.8, later=1.5), 1.5),
+        (SignalWeight(link="linear", scale=0.8, later=0.2), 0.8),
+        (SignalWeight(link="linear", scale=9.0, limit=5.0), 5.0),
+        (SignalWeight(link="logit", scale=0.1, limit=8.0), 1.38),
+        (SignalWeight(link="logit", scale=0.0), 0.0),
+    ],
+)
+def test_the_most_that_a_signal_adds_is_what_a_full_score_weighs(
+    weight: SignalWeight, most: float
+) -> None:
+    """In whichever turn it weighs more, and never the limit where no score reaches that."""
+    weights = shipped_weights().model_copy(update={"signals": {"x": weight}})
+    assert signal_row("x", signal_row, weights).most == pytest.approx(most, abs=0.01)
 
 
 def test_a_report_shows_its_numbers_with_intervals(tmp_path: Path) -> None:

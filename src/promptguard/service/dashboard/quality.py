@@ -133,8 +133,8 @@ def signal_row(name: str, signal: object, weights: Weights) -> SignalRow:
         signal=name,
         looks_at=_first_line(signal),
         kind="from how sure it is" if weight.link == "logit" else "in proportion to its score",
-        # A linear score reaches its scale at most, even where the limit is higher.
-        most=min(weight.limit, weight.scale) if weight.link == "linear" else weight.limit,
+        # In a first turn or in a later one, which may weigh it otherwise.
+        most=max(weight.nats(1.0), weight.nats(1.0, turn=2)),
     )
 
 
