@@ -69,7 +69,8 @@ class PolicyBody(_Body):
 class ReplayRequest(_Body):
     """The settings to replay with; what is not given stays as it is.
 
-    Settings that name files or endpoints cannot be given here.
+    A preset stands for its own budget in place of a configured one. Settings that name files or
+    endpoints cannot be given here.
     """
 
     preset: Literal["strict", "balanced", "permissive"] | None = None
@@ -84,6 +85,9 @@ class ReplayRequest(_Body):
     def over(self, config: ControllerConfig) -> ControllerConfig:
         """Return `config` with these settings in place of its own."""
         given = self.model_dump(exclude_none=True, exclude={"policy", "signals"})
+        if self.preset is not None:
+            # A budget overrides a preset, which would change nothing beside a configured one.
+            given.setdefault("false_positive_budget", None)
         if self.policy is not None:
             given["policy"] = PolicyConfig(**self.policy.model_dump())
         if self.signals is not None:
