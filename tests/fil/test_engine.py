@@ -189,6 +189,13 @@ def test_a_follow_up_inherits_what_it_continues(small: FrozenInstinct) -> None:
     assert small.assess(read_text("goon"), EMPTY.history, now=NOW).violated == ()
 
 
+def test_a_directive_of_another_version_is_not_continued(small: FrozenInstinct) -> None:
+    """A session that a newer guard stored is followed as far as this one knows its directives."""
+    turn = record(1, NOW, harm=1.0, directives=("FIL-01d", "FIL-77"))
+    past = replace(EMPTY, recent=(turn,)).history
+    assert small.assess(read_text("goon"), past, now=NOW).violated == ("FIL-01d",)
+
+
 def test_a_message_with_a_topic_is_no_follow_up(small: FrozenInstinct) -> None:
     """Who names other things says something of their own."""
     past = replace(EMPTY, recent=(record(1, NOW, harm=1.0, directives=("FIL-01d",)),)).history

@@ -27,6 +27,7 @@ from promptguard.text.read import TextViews
 from promptguard.text.vocabulary import key_terms
 
 NO_HISTORY = ConversationHistory(messages=(), residues=(), escalation_events=())
+_DIRECTIVES = frozenset(Directive)
 _ACTING = frozenset({"method", "request", "plan"})
 
 
@@ -220,8 +221,9 @@ def _says_little(reading: Reading, limits: FollowUpWeights) -> bool:
 
 def _last_violated(users: list[ConversationMessage]) -> tuple[str, ...]:
     for message in reversed(users):
-        if message.fil_violations:
-            return tuple(sorted(message.fil_violations))
+        # A stored session may name a directive that this version does not know.
+        if known := [name for name in message.fil_violations if name in _DIRECTIVES]:
+            return tuple(sorted(known))
     return ()
 
 
