@@ -392,6 +392,20 @@ async def test_a_second_opinion_sees_the_talk_and_counts_within_bounds(
     assert explained.verdict.turn_risk == pytest.approx(result.verdict.turn_risk)
 
 
+async def test_a_second_opinion_spends_the_allowance_of_its_session() -> None:
+    """All turns of a session have one name, which no other session or tenant has."""
+    controller = controller_with()
+    opinion = Opinion(0.01)
+    controller._second = opinion  # type: ignore[assignment]
+    for session_id, tenant in (("a", "t"), ("a", "t"), ("b", "t"), ("a", "u")):
+        turn = TurnInput(text="how do I get into a server without a password")
+        await controller.judge_turn(session_id, turn, tenant=tenant)
+    names = [str(shown["session"]) for shown in opinion.shown]
+    assert len(names) == 4
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+
+
 async def test_a_second_opinion_lasts_until_the_controller_closes() -> None:
     """A reload keeps it, with its budget and connections; the end of the controller closes it."""
     async with controller_with() as controller:

@@ -275,6 +275,8 @@ class Controller(StoredSessions):
                 user=turn.text,
                 system=system_of(state, turn) or None,
                 history=said_before(state),
+                # No name holds a line end, so that no two sessions share an allowance.
+                session=f"{state.tenant}\n{state.session_id}",
             )
         except PromptGuardError as error:
             return replace(verdict, fault=f"Second opinion: {error}"), after
