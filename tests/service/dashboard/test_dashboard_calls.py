@@ -16,9 +16,11 @@ from endless import Endless
 from nicegui import Client, background_tasks
 from nicegui.page import page
 
+from promptguard.errors import StoreError
 from promptguard.protocols import SessionKey
 from promptguard.service.calls import Calls
 from promptguard.service.dashboard.access import DashboardContext
+from promptguard.service.dashboard.components import follow
 from promptguard.service.dashboard.playground import Playground
 from promptguard.service.dashboard.session import SHOWN, SessionPage
 from promptguard.service.lanes import (
@@ -201,6 +203,55 @@ async def test_a_turn_saved_while_the_page_is_placed_is_shown(monkeypatch) -> No
             await news
         assert page.state.turn_count == 2
         await explained()
+
+
+async def test_a_turn_saved_while_changes_were_interrupted_is_shown(monkeypatch) -> None:
+    """The page is read again as soon as changes can be followed, and need not wait for another."""
+    monkeypatch.setattr("promptguard.service.dashboard.components.RETRY_S", 0.0)
+    async with open_page() as (site, context, _):
+        store, begun, news = site.controller.store, asyncio.Event(), asyncio.Event()
+        changes = store.changes
+
+        async def broken() -> AsyncIterator[SessionKey]:
+            await begun.wait()
+            await site.controller.process_turn(KEY.session_id, "Two")
+            raise StoreError("The connection was lost.")
+            yield KEY
+
+        monkeypatch.setattr(store, "changes", lambda: changes() if begun.is_set() else broken())
+        await site.controller.process_turn(KEY.session_id, "One")
+        state = await store.load(KEY)
+        assert state is not None
+        page = SessionPage(context=context, visitor=visitor_in(context), frame=frame(), key=KEY)
+        await page.build(state)
+        # A new turn is the last thing to be explained.
+        monkeypatch.setattr(SessionPage, "explain_soon", lambda _: news.set())
+        begun.set()
+        async with asyncio.timeout(20):
+            await news.wait()
+        assert page.state.turn_count == 2
+
+
+async def test_a_page_says_that_it_follows_no_more(monkeypatch) -> None:
+    """When the visit is over, the page is no longer called live."""
+    async with open_page() as (_, context, _):
+        shown: list[bool] = []
+        over = asyncio.Event()
+
+        def show(is_live: bool) -> None:
+            shown.append(is_live)
+            if not is_live:
+                over.set()
+
+        async def ignored(_: SessionKey | None) -> None:
+            pass
+
+        visitor = visitor_in(context)
+        monkeypatch.setattr(type(visitor), "may", lambda *_: False)
+        follow(context, visitor, ignored, show)
+        async with asyncio.timeout(5):
+            await over.wait()
+        assert shown == [True, False]
 
 
 async def test_a_replay_of_a_page_ends_at_its_deadline(endless: Endless) -> None:

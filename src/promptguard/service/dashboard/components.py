@@ -44,7 +44,7 @@ RETRY_S = 5.0
 _NOTHING = Markup()
 OnValue = Callable[[str], Awaitable[None] | None]
 OnClick = Callable[[], Awaitable[None] | None]
-OnChange = Callable[[SessionKey], Awaitable[None]]
+OnChange = Callable[[SessionKey | None], Awaitable[None]]
 OnLive = Callable[[bool], None]
 Options = Sequence[tuple[str, str]]
 
@@ -171,8 +171,9 @@ def follow(
 ) -> None:
     """Call `on_change` for each saved session of the visitor's tenant until the page is closed.
 
-    What is saved after this call is not missed, so call it before the page reads the store.
-    `on_live` is called with whether changes can be followed.
+    What is saved after this call is not missed, so call it before the page reads the store; after
+    an interruption `on_change` gets None, for any session may have changed. `on_live` is called
+    with whether changes can be followed.
     """
     store = context.controller.store
     changes = store.changes()
@@ -187,15 +188,19 @@ def follow(
                 await on_change(key)
 
     async def listen() -> None:
-        source, is_over = changes, False
+        source, is_over, has_gap = changes, False, False
         while not is_over and visitor.may(Scope.READ):
             try:
+                if has_gap:
+                    await on_change(None)
                 await pass_on(source)
                 is_over = True
             except PromptGuardError:
                 on_live(False)
                 await asyncio.sleep(RETRY_S)
-                source = store.changes()
+                source, has_gap = store.changes(), True
+        # The visit is over, and nothing new will be shown.
+        on_live(False)
 
     on_live(True)
     task = background_tasks.create(listen(), name="follow the store")

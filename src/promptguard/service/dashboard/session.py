@@ -148,12 +148,12 @@ class SessionPage:
         if state.turn_count <= _EXPLAINED_AT_ONCE:
             self.explain_soon()
 
-    async def on_change(self, key: SessionKey) -> None:
+    async def on_change(self, key: SessionKey | None) -> None:
         """Show what was added to the session."""
-        if key != self.key:
+        if key not in (None, self.key):
             return
         await self.is_built.wait()
-        state = await self.context.controller.store.load(key)
+        state = await self.context.controller.store.load(self.key)
         if state is None:
             self.head.content = str(notice("This session was deleted.", "bad"))
             return

@@ -102,7 +102,7 @@ class SessionsPage:
         )  # fmt: skip
         self.body.content = str(list_html(page, self.filter, self.base))
 
-    async def on_change(self, _: SessionKey) -> None:
+    async def on_change(self, _: SessionKey | None) -> None:
         """Read the store again soon; many changes at once are one reading."""
         if not self.is_refreshing:
             self.is_refreshing = True
