@@ -315,3 +315,12 @@ async def test_the_longest_names_and_reasons_are_stored(store: SessionStore) -> 
     (row,) = await store.turns(TurnQuery(tenant=None))
     assert row.turn.session_id == name
     assert name.startswith(row.turn.key)
+
+
+async def test_a_filter_that_no_text_can_hold_finds_nothing(store: SessionStore) -> None:
+    """Filters come from addresses, where a NUL is easily written."""
+    await put(store, "s", ("hello", 1.0, verdict_of(Action.BLOCK, 0.9)))
+    for name in ("tag", "signal", "reason", "language", "key"):
+        turns = TurnFilter(**{name: "a\0\ud83d"})
+        assert await store.turns(TurnQuery(turns=turns)) == ()
+        assert (await store.page(SessionQuery(turns=turns))).rows == ()

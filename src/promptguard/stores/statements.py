@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from promptguard.conversation import printable
 from promptguard.protocols import SessionQuery
 from promptguard.queries import (
     Bucket,
@@ -77,7 +78,8 @@ class _Conditions:
 
     def add(self, column: str, comparison: str, name: str, value: object) -> None:
         self.texts.append(f"{self.alias}.{column} {comparison} :{name}")
-        self.values[name] = value
+        # A filter may come from an address, in which anything can be written.
+        self.values[name] = printable(value) if isinstance(value, str) else value
 
     @property
     def where(self) -> str:
@@ -372,7 +374,7 @@ def _turn_conditions(turns: TurnFilter, tenant: str | None) -> _Conditions:
         found.texts.append("t.severity >= 2")
     if turns.tag:
         found.texts.append("instr(t.tags, :tag) > 0")
-        found.values["tag"] = f"|{turns.tag}|"
+        found.values["tag"] = printable(f"|{turns.tag}|")
     for column, value in (
         ("signal", turns.signal),
         ("reason", turns.reason),
