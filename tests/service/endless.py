@@ -27,6 +27,6 @@ class Endless:
         finally:
             self.ended.set()
 
-    def __call__(self, *_: object) -> Iterator[Any]:
+    def __call__(self, *_: object, **__: object) -> Iterator[Any]:
         self.work()
         yield
