@@ -281,6 +281,7 @@ class Intake:
             result = await judge(step.turn, now=now - back_s)
             stripped |= _stripped(result, step.turn)
             if step.reply is not None and not result.is_blocked:
+        judging = self._controller.judge
                 await self._controller.record_reply(result, step.reply, now=now - back_s)
         beside = self._beside(key, incoming.contents)
         turn = replace(
@@ -295,7 +296,7 @@ class Intake:
             result = await judge(turn, known=None if earlier else state, now=now)
         self._telemetry.turn(result)
         if beside:
-            self._harmless.learn(key.tenant, beside, result.verdict)
+            self._harmless.learn(key.tenant, beside, result.verdict, judging)
         return result, stripped | _stripped(result, turn)
 
     async def _repeated(

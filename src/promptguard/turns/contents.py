@@ -147,8 +147,13 @@ class HarmlessContents:
             self._judge = judge
         return tuple(item for item in contents if _known_as(tenant, item) not in self._known)
 
-    def learn(self, tenant: str, judged: Sequence[ComparableMessage], verdict: Verdict) -> None:
-        """Remember which of the last contents of a turn were harmless."""
+    def learn(
+        self, tenant: str, judged: Sequence[ComparableMessage], verdict: Verdict, judge: object
+    ) -> None:
+        """Remember which of the last contents of a turn were harmless to `judge`."""
+        # What one found who was replaced meanwhile says nothing of what the next one finds.
+        if judge is not self._judge:
+            return
         findings = verdict.content[len(verdict.content) - len(judged) :]
         # A turn that could not be judged has no findings, and nothing is learned from it.
         for item, finding in zip(judged, findings, strict=False):
