@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from guarded_service import WEIGHTS, fast_judge
 
 from promptguard.config import ControllerConfig
-from promptguard.decisions import AppliedSettings
+from promptguard.decisions import Allowance, AppliedSettings, Decision
 from promptguard.errors import ConfigError, StoreError
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.service import what_if
@@ -183,6 +184,32 @@ async def test_a_weights_file_of_the_folder_is_applied(guarded, tmp_path) -> Non
     for name in ("../mine.toml", "other.toml", str(WEIGHTS)):
         with pytest.raises(ConfigError):
             await decisions.apply("boss", "default", written, name)
+
+
+async def test_what_was_read_before_a_decision_does_not_undo_it(guarded, monkeypatch) -> None:
+    """The regular reading may take longer than to decide something."""
+    guard = await guarded()
+    decisions, store = guard.service.decisions, guard.controller.store
+    read, decide = store.decisions, store.decide
+    reading, decided = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> tuple[Decision, ...]:
+        found = await read()
+        reading.set()
+        await decided.wait()
+        return found
+
+    async def deciding(decision: Decision) -> None:
+        await decide(decision)
+        decided.set()
+
+    monkeypatch.setattr(store, "decisions", slow)
+    monkeypatch.setattr(store, "decide", deciding)
+    outdated = asyncio.create_task(decisions.refresh())
+    await reading.wait()
+    await decisions.allow("boss", "default", Allowance(text_hash="x", expires=1e12))
+    await outdated
+    assert len(guard.controller.permissions.given) == 1
 
 
 async def test_settings_that_cannot_be_recorded_are_not_in_force(guarded, monkeypatch) -> None:

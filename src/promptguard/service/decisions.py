@@ -47,18 +47,21 @@ class Decisions:
         self._audit = audit
         self._clock = clock
         self._sleep = sleep
+        # What was read before a decision must not be put in force after it.
+        self._lock = asyncio.Lock()
 
     async def refresh(self) -> None:
         """Put in force what the store holds; a file that is gone or changed is not applied."""
-        stored = await self._controller.store.decisions()
-        self._controller.permissions = Permissions(stored)
-        wanted = applied_in(stored)
-        if wanted == self.applied:
-            return
-        try:
-            await self._put(wanted)
-        except ConfigError as error:
-            log(logging.ERROR, "applied settings are not in force", reason=str(error))
+        async with self._lock:
+            stored = await self._controller.store.decisions()
+            self._controller.permissions = Permissions(stored)
+            wanted = applied_in(stored)
+            if wanted == self.applied:
+                return
+            try:
+                await self._put(wanted)
+            except ConfigError as error:
+                log(logging.ERROR, "applied settings are not in force", reason=str(error))
 
     async def follow(self) -> None:
         """Refresh now and then until cancelled: another process may have decided something."""
@@ -96,14 +99,15 @@ class Decisions:
         """
         wanted = self.wanted(settings, choice)
         with self._audit.action(author, "apply", wanted.name, tenant=tenant):
-            before = self.applied
-            # In force first: settings that cannot be opened must not be recorded.
-            await self._put(wanted)
-            try:
-                await self._decide(DecisionKind.APPLY, author, wanted.to_json())
-            except PromptGuardError:
-                await self._put(before)
-                raise
+            async with self._lock:
+                before = self.applied
+                # In force first: settings that cannot be opened must not be recorded.
+                await self._put(wanted)
+                try:
+                    await self._decide(DecisionKind.APPLY, author, wanted.to_json())
+                except PromptGuardError:
+                    await self._put(before)
+                    raise
         return wanted
 
     def wanted(self, settings: Settings, choice: str) -> AppliedSettings:
