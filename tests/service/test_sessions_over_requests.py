@@ -42,6 +42,14 @@ async def test_a_resent_history_is_recognised(guarded, headers) -> None:
     assert state.history_rewrites == 0
 
 
+async def test_a_long_past_is_imported_under_a_small_bound_of_a_message(guarded) -> None:
+    """Its oldest turns are judged together, and never more of them than one message may hold."""
+    guard = await guarded(conversation={"max_chars": 100})
+    past = [said for n in range(72) for said in (f"{n:02} " + "a" * 57, assistant("Yes."))]
+    assert (await guard.chat(*past, "and now?")).status_code == 200
+    assert (await guard.only_state()).turn_count == 73
+
+
 async def test_ids_are_found_where_the_settings_say(guarded) -> None:
     """Headers and body fields in the configured order; numbers and odd ids too."""
     guard = await guarded()

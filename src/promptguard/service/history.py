@@ -299,8 +299,11 @@ class _Match:
         return True
 
 
-def steps_in(comparison: Comparison, system: str) -> list[Step]:
-    """Return the turns to judge, in order; the last is the request's own."""
+def steps_in(comparison: Comparison, system: str, max_chars: int) -> list[Step]:
+    """Return the turns to judge, in order; the last is the request's own.
+
+    Of a long past several are judged as one, of at most `max_chars` characters.
+    """
     users = [item.content for item in comparison.new if item.role is Role.USER]
     others = [content_of(item) for item in comparison.new if item.role is not Role.USER]
     if comparison.kind is HistoryKind.FIRST:
@@ -310,7 +313,8 @@ def steps_in(comparison: Comparison, system: str) -> list[Step]:
         # In a known session these words were never said; they are judged as content, not as
         # replies.
         others += [content_of(item) for item in comparison.unseen if item.role is Role.ASSISTANT]
-    earlier = [*_merged(earlier[:-MAX_IMPORTED]), *earlier[-MAX_IMPORTED:]]
+    size = min(_MERGED_CHARS, max_chars)
+    earlier = [*_merged(earlier[:-MAX_IMPORTED], size), *earlier[-MAX_IMPORTED:]]
     last = Step(turn=TurnInput(text="\n".join(users), contents=tuple(others)))
     return [replace(s, turn=replace(s.turn, system=system)) for s in (*earlier, last)]
 
@@ -343,14 +347,15 @@ def _step_of(item: ComparableMessage) -> Step:
     return Step(turn=TurnInput(text="", contents=(content_of(item),)))
 
 
-def _merged(steps: Sequence[Step]) -> Iterator[Step]:
+def _merged(steps: Sequence[Step], most: int) -> Iterator[Step]:
     """Yield a long past in fewer, larger turns: one request must not cost thousands of them."""
     texts: list[str] = []
     contents: list[Content] = []
     size = 0
     for step in steps:
-        length = len(step.turn.text) + sum(len(c.text) for c in step.turn.contents)
-        if size and size + length > _MERGED_CHARS:
+        # With the line end that parts it from the next.
+        length = len(step.turn.text) + sum(len(c.text) for c in step.turn.contents) + 1
+        if size and size + length > most:
             yield Step(turn=TurnInput(text="\n".join(texts), contents=tuple(contents)))
             texts, contents, size = [], [], 0
         texts += [step.turn.text] if step.turn.text else []

@@ -270,7 +270,8 @@ class Intake:
         self, key: SessionKey, incoming: Incoming, comparison: Comparison, state: SessionState
     ) -> tuple[TurnResult, frozenset[str]]:
         """Judge what is new, turn by turn; returns the last result and what is to be stripped."""
-        *earlier, last = steps_in(comparison, incoming.system)
+        max_chars = self._controller.config.max_chars
+        *earlier, last = steps_in(comparison, incoming.system, max_chars)
         judge = partial(self._controller.judge_turn, key.session_id, tenant=key.tenant)
         now = self._clock()
         is_first = comparison.kind is HistoryKind.FIRST
