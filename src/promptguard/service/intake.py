@@ -86,10 +86,9 @@ class Incoming:
 class Admission:
     """A judged turn. `view` is the conversation as the client showed it.
 
-    `is_chained`: the session was found by its messages, not by an id. `is_steered`: the model is
-    to be warned. `stripped` are the digests of contents, of this turn and of earlier ones, that
-    the model must not see. `system` is what the answer must not repeat, save for what the user
-    said, `spoken`.
+    `is_chained`: the session was found by its messages, not by an id. `stripped` are the digests
+    of contents, of this turn and of earlier ones, that the model must not see. `system` is what
+    the answer must not repeat, save for what the user said, `spoken`.
     """
 
     result: TurnResult
@@ -98,7 +97,6 @@ class Admission:
     owner: Owner
     view: bytes
     is_chained: bool
-    is_steered: bool = False
     stripped: frozenset[str] = frozenset()
     system: str = ""
     spoken: str = ""
@@ -282,8 +280,8 @@ class Intake:
             result = await judge(step.turn, now=now - back_s)
             stripped |= _stripped(result, step.turn)
             if step.reply is not None and not result.is_blocked:
-        judging = self._controller.judge
                 await self._controller.record_reply(result, step.reply, now=now - back_s)
+        judging = self._controller.judge
         beside = self._beside(key, incoming.contents)
         turn = replace(
             last.turn,
@@ -345,7 +343,6 @@ def _admission(
         owner=incoming.owner,
         view=incoming.view,
         is_chained=incoming.session_id is None and incoming.continues is None,
-        is_steered=result.is_enforced and result.verdict.action in (Action.STEER, Action.REVIEW),
         # In detect mode nothing is changed on its way to the model.
         stripped=comparison.stripped if result.is_enforced else frozenset(),
         system="" if config.prompt_leaks == "allow" else incoming.system,
