@@ -275,7 +275,8 @@ def poisoned_in(
 def with_stripped(body: Mapping[str, object], items: Iterable[ComparableMessage]) -> object:
     """Return the body with the texts of `items` replaced by a note."""
     changed: object = body
-    for item in items:
+    # The inner ones first: what is taken out of a list moves what stands behind it.
+    for item in sorted(items, key=lambda item: -len(item.place)):
         changed = _replaced(changed, item.place, item.content)
     return changed
 
