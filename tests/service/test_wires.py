@@ -1,6 +1,7 @@
 """The wire formats by themselves: answers read, refusals and errors written, requests changed."""
 
 import json
+import time
 
 import pytest
 
@@ -180,6 +181,19 @@ def test_all_that_an_answer_shows_is_watched() -> None:
     assert answer.choices[0].shown == "thought said heard called"
     assert answer.choices[0].text == "said "
     assert shown_in(7) == shown_in(None) == ""
+
+
+def test_a_long_streamed_response_takes_linear_time() -> None:
+    """What the client has got is put together only where it is cut; it took many seconds."""
+    wire, item = ResponsesWire(), {"type": "message"}
+    wire.event(json.dumps({"type": "response.output_item.added", "output_index": 0, "item": item}))
+    delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "abcd"}
+    data, start = json.dumps(delta), time.process_time()
+    for _ in range(200_000):
+        wire.event(data)
+    assert time.process_time() - start < 6
+    *_, last = wire.refusal_events(request_of(ResponsesWire), refusal(begun=True))
+    assert b"abcd" * 200_000 in last
 
 
 def test_an_event_cannot_forge_another() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from promptguard.conversation import Role
 from promptguard.service.body import (
@@ -198,7 +198,7 @@ class ResponsesWire:
             elif kind == "response.output_item.done":
                 self._sent[index] = _SentItem(item=mapping(body.get("item")), is_open=False)
             elif index in self._sent:
-                self._sent[index].text += string(body.get("delta"))
+                self._sent[index].texts.append(string(body.get("delta")))
         return passed_on(data)
 
     def end(self) -> bytes:
@@ -223,17 +223,18 @@ class _SentItem:
     """An item that the client has got, or the beginning of one."""
 
     item: Mapping[str, object]
-    text: str = ""
+    texts: list[str] = field(default_factory=list)
     is_open: bool = True
 
     def closed(self) -> Mapping[str, object]:
         """Return the item as the client has it."""
         if not self.is_open:
             return self.item
+        text = "".join(self.texts)
         if self.item.get("type") == "message":
-            part = {"type": "output_text", "text": self.text, "annotations": []}
+            part = {"type": "output_text", "text": text, "annotations": []}
             return {**self.item, "status": "incomplete", "content": [part]}
-        arguments = {"arguments": self.text} if "arguments" in self.item else {}
+        arguments = {"arguments": text} if "arguments" in self.item else {}
         return {**self.item, "status": "incomplete", **arguments}
 
 
