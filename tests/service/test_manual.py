@@ -89,6 +89,11 @@ async def test_nothing_but_pages_and_pictures_is_served(served, path: str) -> No
     assert "Not in the navigation" not in answer.text
 
 
+async def test_an_address_without_end_gets_a_short_answer(served) -> None:
+    """The way back to the pages does not repeat all of it in every link."""
+    assert len((await served.get("/manual/" + "/" * 10_000)).content) < 20_000
+
+
 async def test_the_address_without_a_slash_leads_to_the_first_page(served) -> None:
     """As people type it."""
     answer = await served.get("/manual", follow_redirects=True)

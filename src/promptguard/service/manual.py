@@ -31,6 +31,7 @@ FIRST, ICON = "index.md", "favicon.svg"
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _MAX_QUERY_CHARS = 200
 _MAX_FOUND = 40
+_MAX_UP = 16
 _EXCERPT_CHARS = 160
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; form-action 'self'; "
@@ -147,7 +148,8 @@ def add_manual(app: FastAPI, manual: Manual) -> None:
             return FileResponse(image, headers=page_headers())
         query = request.query_params.get("q", "").strip()
         page = manual.page(path)
-        up = "../" * path.count("/")
+        # Every link repeats it, and an address can be made of nothing but slashes.
+        up = "../" * min(path.count("/"), _MAX_UP)
         if query and page is not None:
             found = manual.search(query)
             html = render("manual", "results", manual.groups, up, __version__, query, found)
