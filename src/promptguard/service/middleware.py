@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from promptguard.computations import checkpoints, offloading
@@ -123,8 +124,8 @@ class RequestMiddleware:
                     await self._app(scope, body, answer)
         except TimeoutError:
             raise too_long(config) from None
-        except asyncio.CancelledError:
-            if not departure.has_happened:
+        except (asyncio.CancelledError, ClientDisconnect) as error:
+            if isinstance(error, asyncio.CancelledError) and not departure.has_happened:
                 raise
             # The status that nginx uses for it; only metrics and traces will see it.
             raise ApiError(499, "The client left.", code="client_left") from None
