@@ -377,6 +377,7 @@ async def test_a_reader_sees_the_queue_and_labels_nothing(tmp_path: Path) -> Non
             queue = await review_of(site, context, READ_KEY)
             assert "data-decide" not in queue.queue.content
             await queue.on_decide(decided("attack", "1:one"))
+            assert queue.frame.spoken.text == "0 labelled: True attack."
         assert await site.controller.store.labels(SessionKey(session_id="one")) == ()
         assert "insufficient_scope" in trail.read_text()
 

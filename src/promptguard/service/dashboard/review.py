@@ -102,15 +102,15 @@ class ReviewPage:
         if verdict not in LABELS or not wanted:
             return
         try:
-            for row in wanted:
-                await self._label(row, verdict)
+            done = [await self._label(row, verdict) for row in wanted]
         except PromptGuardError as error:
             self.numbers.content = str(notice(str(error), "bad"))
             return
-        self.frame.say(f"{len(wanted)} labelled: {LABELS[verdict]}.")
+        # A key may have lost its scope while the page was open.
+        self.frame.say(f"{sum(done)} labelled: {LABELS[verdict]}.")
         await self.load()
 
-    async def _label(self, row: TurnRow, verdict: str) -> None:
+    async def _label(self, row: TurnRow, verdict: str) -> bool:
         turn = row.turn
         label = SessionLabel(
             verdict=verdict,
@@ -119,7 +119,7 @@ class ReviewPage:
             turn=turn.turn,
         )
         key = SessionKey(session_id=turn.session_id, tenant=turn.tenant)
-        await put_label(self.context, self.visitor, key, label)
+        return await put_label(self.context, self.visitor, key, label)
 
 
 def queue_html(rows: tuple[TurnRow, ...], base: str, *, may_label: bool) -> Markup:
