@@ -309,6 +309,75 @@ async def test_a_stream_that_is_no_stream_is_a_bad_gateway(guarded) -> None:
     assert (await guard.chat("hello", stream=True)).status_code == 502
 
 
+async def test_the_end_mark_is_the_end_of_an_answer(guarded) -> None:
+    """Also where no piece of it gives a reason to finish."""
+    guard = await guarded()
+    raw = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"hi"}}]}\n\ndata: [DONE]\n\n'
+    guard.upstream.answers("x", raw_stream=raw)
+    assert events_of_lines(await guard.chat("hello", stream=True)) == ["hi", "[DONE]"]
+
+
+async def test_a_client_that_leaves_while_its_answer_is_recorded_has_it_recorded(
+    guarded, monkeypatch
+) -> None:
+    """It has read most of it, and its next request resends that."""
+    guard = await guarded()
+    record = guard.controller.record_reply
+    recording, left = asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: object, **more: object) -> object:
+        recording.set()
+        await left.wait()
+        return await record(*args, **more)
+
+    monkeypatch.setattr(guard.controller, "record_reply", slow)
+    guard.upstream.answers("All of the answer.")
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    asked = asyncio.create_task(ask(guard, json.dumps(body).encode(), left=recording))
+    await asked
+    left.set()
+    await guard.service.background.drain(5)
+    state = await guard.only_state()
+    entries = await guard.controller.store.transcript(SessionKey(session_id=state.session_id))
+    assert entries[-1].content == "All of the answer."
+
+
+async def ask(guard, body: bytes, *, left: asyncio.Event, is_whole: bool = True) -> None:
+    """Send a request of a client that reads everything until it leaves."""
+    pieces = [{"type": "http.request", "body": body, "more_body": not is_whole}]
+
+    async def receive() -> dict[str, object]:
+        if pieces:
+            return pieces.pop()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_: object) -> None:
+        return
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "raw_path": b"/v1/chat/completions",
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+        "client": ("127.0.0.1", 1),
+    }
+    await guard.service.app(scope, receive, send)
+
+
+async def test_a_client_that_leaves_before_its_request_is_whole_is_no_failure(
+    guarded, caplog
+) -> None:
+    """Nobody is left who could be answered, and nothing went wrong here."""
+    guard, left = await guarded(), asyncio.Event()
+    left.set()
+    await ask(guard, b"{", left=left, is_whole=False)
+    assert "request failed" not in caplog.messages
+    assert 'status="499"' in (await guard.client.get("/metrics")).text
+
+
 async def test_the_answer_is_recorded_before_the_stream_ends(guarded) -> None:
     """The client's next request finds it stored."""
     guard = await guarded()

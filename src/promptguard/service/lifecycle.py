@@ -36,12 +36,13 @@ class Background:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def spawn(self, work: Work) -> None:
-        """Start `work`."""
+    def spawn(self, work: Work) -> asyncio.Task[None]:
+        """Start `work`; its failure is logged."""
         task = asyncio.get_running_loop().create_task(_logged(work))
         # The event loop holds tasks only weakly, so they are kept here until they end.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def drain(self, timeout_s: float) -> None:
         """Wait for the running tasks, at most `timeout_s`."""

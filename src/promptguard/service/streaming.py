@@ -91,12 +91,18 @@ class StreamedReply:
         parser = SseParser()
         async for piece in self.response.aiter_bytes():
             for data in parser.feed(piece):
-                if data.strip() == "[DONE]":
+                if self._is_end(data):
                     return
                 yield data
         for data in parser.finish():
-            if data.strip() != "[DONE]":
+            if not self._is_end(data):
                 yield data
+
+    def _is_end(self, data: str) -> bool:
+        is_end = data.strip() == "[DONE]"
+        # The mark says that the answer is whole, also where no reason to finish was given.
+        self._is_finished = self._is_finished or is_end
+        return is_end
 
     def _read(self, reader: EventReader, data: str) -> AnswerPart:
         completion = reader.read(data)
@@ -148,7 +154,10 @@ class StreamedReply:
 
     async def _settle(self, text: str) -> None:
         self._is_settled = True
-        await self.recorder.record(self.admission, text)
+        # The client may leave meanwhile, and with it this task.
+        await asyncio.shield(
+            self.recorder.background.spawn(self.recorder.record(self.admission, text))
+        )
 
     async def _leave(self, hold: HoldBack) -> None:
         if not self._is_settled:
