@@ -7,6 +7,7 @@ import multiprocessing
 import pickle
 import threading
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from promptguard import (
 )
 from promptguard.protocols import SessionKey
 from promptguard.risk.ledger import STRIPPED
-from promptguard.state import ReplyKind
+from promptguard.state import ReplyKind, TranscriptEntry
 from promptguard.stores.memory import MemoryStore
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.replies import Protected, protected_in
@@ -409,6 +410,32 @@ def test_threads_may_share_a_guard(guard: Guard) -> None:
     for thread in threads:
         thread.join()
     assert [actions[n] is Action.BLOCK for n in range(4)] == [False, True, False, True]
+
+
+def test_whoever_waits_when_a_guard_is_closed_is_told() -> None:
+    """A thread must not wait for ever for an answer that nobody computes any more."""
+    begun, raised = threading.Event(), []
+
+    class Stuck(MemoryStore):
+        async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
+            begun.set()
+            await asyncio.Event().wait()
+            return ()
+
+    guard = Guard(store=Stuck())
+
+    def ask() -> None:
+        try:
+            guard.judge(HARMLESS, "s")
+        except CancelledError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    assert begun.wait(60)
+    guard.close()
+    thread.join(20)
+    assert (len(raised), thread.is_alive()) == (1, False)
 
 
 @pytest.mark.skipif(not hasattr(multiprocessing, "Process"), reason="needs processes")

@@ -35,7 +35,7 @@ from promptguard.turns.judge import TurnJudge
 from promptguard.turns.replies import ReplyVerdict, judge_reply, protected_in, reply_record
 from promptguard.turns.result import TurnResult, withheld_digests
 from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
-from promptguard.verdict import Action, ContentFinding, Mode, Verdict
+from promptguard.verdict import Action, ContentFinding, Verdict
 
 T = TypeVar("T")
 MEMORY = "memory:"
@@ -94,8 +94,7 @@ class AsyncGuard:
         """
         read = _read(messages)
         exchanges = exchanges_of(read)
-        told = system_of(read) if system is None else system
-        told = told or self.config.system_prompt
+        told = (system_of(read) if system is None else system) or self.config.system_prompt
         if session_id is None:
             judged = await self._judge_whole(exchanges, told)
         else:
@@ -239,9 +238,7 @@ class AsyncGuard:
             self._judged.popitem(last=False)
 
     async def _record_reply(self, state: SessionState, text: str) -> SessionState:
-        verdict = Verdict(turn=state.turn_count, action=Action.ALLOW)
-        result = TurnResult(state=state, verdict=verdict, is_enforced=self._is_enforced)
-        return (await self._controller.record_reply(result, text)).state
+        return (await self._controller.record_reply(self._repeated(state, None), text)).state
 
     def _repeated(self, state: SessionState, verdict: Verdict | None) -> TurnResult:
         """Return the result of a turn that was judged before."""
@@ -261,12 +258,11 @@ class AsyncGuard:
         )
 
     def _reply(self, text: str, state: SessionState | None, system: str) -> ReplyVerdict:
-        return judge_reply(
-            text,
-            self._controller.judge.instinct,
-            mode=Mode.SAFE if state is None else state.mode,
-            protected=protected_in(system or self.config.system_prompt, spoken=_spoken(state)),
-        )
+        state = state or SessionState(session_id="")
+        spoken = "\n".join(record.excerpt for record in state.recent)
+        protected = protected_in(system or self.config.system_prompt, spoken=spoken)
+        instinct = self._controller.judge.instinct
+        return judge_reply(text, instinct, mode=state.mode, protected=protected)
 
     def _content(self, text: str, task: str, origin: str) -> ContentFinding:
         return self._controller.judge.contents.judge((Content(text=text, origin=origin),), task)[0]
@@ -345,7 +341,7 @@ class Guard:
 
     def close(self) -> None:
         """Release the store and end the loop."""
-        self._run(self._guard.close())
+        self._run(self._ended())
         with self._lock:
             if self._loop is not None and self._thread is not None:
                 self._loop.call_soon_threadsafe(self._loop.stop)
@@ -362,6 +358,13 @@ class Guard:
     def __reduce__(self) -> tuple[type[Self], tuple[ControllerConfig]]:
         """Pickle the configuration: the copy has the same judgement and sessions of its own."""
         return type(self), (self.config,)
+
+    async def _ended(self) -> None:
+        await self._guard.close()
+        # Whoever still waits in another thread would wait for ever once the loop has stopped.
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+            await asyncio.wait((task,))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
@@ -386,10 +389,6 @@ def _read(messages: str | Sequence[object]) -> tuple[Message, ...]:
     if isinstance(messages, str):
         return (Message(role=Role.USER, content=messages),)
     return messages_from(messages)
-
-
-def _spoken(state: SessionState | None) -> str:
-    return "\n".join(record.excerpt for record in state.recent) if state is not None else ""
 
 
 def _after(exchange: Exchange, judged: _Judged) -> SessionState:
