@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptguard.evaluators.reply import NoVerdict, OutOfRange, read_reply
+from promptguard.evaluators.reply import MAX_REPLY_CHARS, NoVerdict, OutOfRange, read_reply
 
 MARKER = "0123456789abcdef"
 GOOD = {"truth": 0.2, "indeterminacy": 0.3, "falsehood": 0.8, "reasoning": "asks for secrets"}
@@ -55,12 +55,18 @@ def test_a_thought_without_end_is_no_verdict() -> None:
         read(f"<think>{json.dumps(GOOD)}")
 
 
-def test_thoughts_without_end_take_linear_time() -> None:
-    """A reply of nothing else is read in no time."""
+@pytest.mark.parametrize("piece", ["<think>", "{", '{"a":[', f"[{MARKER} "])
+def test_what_begins_over_and_over_takes_no_time_by_its_number(piece: str) -> None:
+    """A reply of thoughts, objects or blocks without an end is read at once."""
     start = time.process_time()
     with pytest.raises(NoVerdict):
-        read("<think>" * 9_000)
-    assert time.process_time() - start < 1.0
+        read(piece * (MAX_REPLY_CHARS // len(piece)))
+    assert time.process_time() - start < 0.4
+
+
+def test_prose_with_braces_hides_no_verdict() -> None:
+    """Formulas and code before it may hold many more than a reply usually does."""
+    assert read("{x} " * 300 + json.dumps(GOOD)).value.falsehood == 0.8
 
 
 def test_reasoning_is_valid_unicode() -> None:

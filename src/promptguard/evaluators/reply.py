@@ -12,6 +12,8 @@ from promptguard.conversation import without_lone_surrogates
 from promptguard.core.neutrosophic import Neutrosophic
 
 MAX_REPLY_CHARS = 65_536
+# Each costs a look at all that is before it; a reply with more of them has no verdict.
+_MOST_BROKEN = 1000
 # As floats, so that an integer of any length is a number out of range and not a fault.
 _DECODER = json.JSONDecoder(parse_int=float)
 _THOUGHT = re.compile(r"<think(?:ing)?>(.*?)</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
@@ -88,7 +90,7 @@ def _without_blocks(reply: str, marker: str) -> str:
     mark = re.escape(marker)
     # A block that the answer leaves open reaches to its end.
     return re.sub(
-        rf"\[{mark} (?!end\])[^\]\n]*\].*?(?:\[{mark} end\]|\Z)", "", reply, flags=re.DOTALL
+        rf"\[{mark} (?!end\])[^\]\n]{{0,40}}\].*?(?:\[{mark} end\]|\Z)", "", reply, flags=re.DOTALL
     )
 
 
@@ -99,13 +101,13 @@ def _planted(material: str) -> tuple[set[float], ...]:
 
 
 def _objects(text: str) -> Iterator[JsonObject]:
-    position = text.find("{")
-    while position >= 0:
+    position, broken = text.find("{"), 0
+    while position >= 0 and broken < _MOST_BROKEN:
         try:
             item, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
             # A brace of prose, or nesting too deep to parse; an object may begin at the next one.
-            end = position + 1
+            end, broken = position + 1, broken + 1
         else:
             yield cast("JsonObject", item)
         position = text.find("{", end)
