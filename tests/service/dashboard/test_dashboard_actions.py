@@ -127,6 +127,34 @@ async def test_a_bundled_conversation_is_played_to_its_end() -> None:
         assert len(chat.points) == 7
 
 
+async def test_a_conversation_that_was_left_does_not_stop_the_next_one(monkeypatch) -> None:
+    """Each is played to its end, also while the one before is still being judged."""
+    async with open_page() as site:
+        chat = playground(site)
+        begun, go_on = asyncio.Event(), asyncio.Event()
+        judge = site.controller.judge_turn
+
+        async def held(*args: Any, **named: Any) -> Any:
+            begun.set()
+            await go_on.wait()
+            return await judge(*args, **named)
+
+        async def play() -> None:
+            with chat.log:
+                await chat.on_play()
+
+        monkeypatch.setattr(site.controller, "judge_turn", held)
+        await chat.on_scenario("crescendo-seven-steps")
+        left = asyncio.ensure_future(play())
+        async with asyncio.timeout(20):
+            await begun.wait()
+        await chat.on_new()
+        played = asyncio.ensure_future(play())
+        go_on.set()
+        await asyncio.gather(left, played)
+        assert "Turn 7 of 7." in chat.story.content
+
+
 async def test_a_session_is_replayed_under_another_configuration() -> None:
     """What would differ is said, and how it was drawn is taken back."""
     async with open_page() as site:

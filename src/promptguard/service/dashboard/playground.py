@@ -146,8 +146,9 @@ class Playground:
         has_more = True
         while has_more and self.is_playing and self.key == key:
             has_more = await self._send_next()
-        self.is_playing = False
-        self._show_progress()
+        if self.key == key:
+            self.is_playing = False
+            self._show_progress()
 
     async def on_message(self, event: GenericEventArguments) -> None:
         """Send what the visitor typed."""
