@@ -144,8 +144,9 @@ def test_a_turn_is_read_back_as_it_was_written() -> None:
 
 
 def test_the_key_is_told_by_the_session_id() -> None:
-    """What begins a demonstration's id is no key."""
+    """Whole, for two keys may begin alike; what begins a demonstration's id is no key."""
     assert key_name("ana:s") == "ana"
+    assert key_name(f"{'a' * 64}:s") == "a" * 64
     assert key_name("no-key") == ""
     assert key_name("demo:crime-novel") == ""
 

@@ -54,6 +54,8 @@ _MOST_WORDS = 8
 # What an index row holds is bounded in PostgreSQL.
 _REASON_CHARS = 150
 _NAME_CHARS = 40
+# As long as a key's name may be: what is allowed to one key is looked up by it.
+_KEY_CHARS = 64
 _MOST_TAGS = 10
 _TAG_CHARS = 20
 _SCORE = re.compile(r"\s+(?:\(\d+\.\d+\)|\d+\.\d+\b)")
@@ -229,7 +231,7 @@ def key_name(session_id: str) -> str:
     """Return the name of the API key that a session id begins with; empty where it has none."""
     name, colon, _ = session_id.partition(":")
     # The `demo:` of the bundled conversations stands where else a key's name does.
-    return name[:_NAME_CHARS] if colon and not is_demo(session_id) else ""
+    return name[:_KEY_CHARS] if colon and not is_demo(session_id) else ""
 
 
 def text_of(raw: bytes | None) -> str | None:
