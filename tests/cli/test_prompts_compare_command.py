@@ -94,6 +94,14 @@ def test_a_clear_regression_is_told_and_fails_where_asked(scripted, data, candid
     assert compare(*options, "--fail-on-regression").exit_code == 1
 
 
+def test_an_id_in_the_data_cannot_steer_the_terminal(scripted, tmp_path: Path, candidate) -> None:
+    """Whoever wrote the records named them."""
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps({"id": "a\x1b[2Jb", "label": "attack", "prompt": ATTACKS[0]}))
+    shown = compare(KIND, candidate, "--data", str(path), "--model", scripted(misses=1)).output
+    assert "a\\x1b[2Jb (attack): block -> pass" in shown
+
+
 def test_a_difference_within_chance_passes_the_gate(scripted, data, candidate) -> None:
     """Two records of 24 prove nothing."""
     model = scripted(misses=2)

@@ -11,6 +11,7 @@ import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION
 from promptguard.cli.stored import config_option
+from promptguard.cli.terminal import plain
 from promptguard.counts import counted
 from promptguard.errors import ConfigError
 
@@ -212,7 +213,9 @@ def _show_comparison(found: VersionComparison) -> None:
         + (f": B is worse (p < {found.alpha:g})" if found.is_regression else "")
     )
     for change in found.changed:
-        click.echo(f"  {change.id} ({change.label}): {change.first} -> {change.second}")
+        # The id is a stranger's, as texts are.
+        name = plain(str(change.id))
+        click.echo(f"  {name} ({change.label}): {change.first} -> {change.second}")
 
 
 def _try_cases(model: str) -> list[_TriedCase]:
