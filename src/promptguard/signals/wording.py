@@ -296,9 +296,9 @@ def keywords(ctx: TurnContext) -> SignalScore:
 
     The score is 1 - exp(-Σ tf·idf·severity / scale).
     """
-    best, terms, where = _sum(ctx.views.folded)
+    (best, terms), where = _sum(ctx.views.folded), ""
     for view in ctx.views.decoded:
-        total, found, _ = _sum(fold(view.text))
+        total, found = _sum(fold(view.text))
         if total > best:
             best, terms, where = total, found, f" (decoded {view.method})"
     return SignalScore(
@@ -309,12 +309,11 @@ def keywords(ctx: TurnContext) -> SignalScore:
     )
 
 
-def _sum(folded: str) -> tuple[float, tuple[Term, ...], str]:
+def _sum(folded: str) -> tuple[float, list[Term]]:
     counts = Counter(hit.term for hit in shipped_lexicon().hits(folded))
     # Not divided by the length of the text: padding must not dilute a term.
     total = sum((1.0 + math.log(times)) * term.weight for term, times in counts.items())
-    ordered = sorted(counts, key=lambda term: (-term.weight, term.text))
-    return total, tuple(ordered), ""
+    return total, sorted(counts, key=lambda term: (-term.weight, term.text))
 
 
 def _names(terms: Iterable[Term]) -> str:

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from promptguard.protocols import SessionKey, SessionLabel
-from promptguard.queries import (
-    StoredTurn,
-)
+from promptguard.queries import StoredTurn
 from promptguard.state import SessionState, is_demo
 from promptguard.stores.postgres_connection import Connection
 from promptguard.stores.questions import Question

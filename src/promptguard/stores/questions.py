@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from promptguard.decisions import Decision
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
@@ -54,18 +54,22 @@ class ReadingStore:
 
     async def load(self, key: SessionKey) -> SessionState | None:
         """Return the newest state, or None."""
-        return await self._ask(state_of(key))
+        asked = _about(
+            key,
+            "SELECT state FROM guard_sessions WHERE tenant = :tenant AND session_id = :session_id",
+        )
+        found = await self._rows(asked, lambda row: SessionState.from_json(row[0]))
+        return found[0] if found else None
 
     async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
         """Return every stored message in order."""
-        asked = _about(key, f"{_ENTRIES} ORDER BY position")
-        return await self._ask(Question(statements=(asked,), read=_entries, is_long=True))
+        return await self._rows(_about(key, f"{_ENTRIES} ORDER BY position"), _entry, is_long=True)
 
     async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
         """Return the last `count` stored messages in order."""
         asked = _about(key, f"{_ENTRIES} ORDER BY position DESC LIMIT :count", count=count)
         # Read from the end by the index, then turned round: the whole would grow with the session.
-        return await self._ask(Question(statements=(asked,), read=lambda a: _entries(a)[::-1]))
+        return (await self._rows(asked, _entry))[::-1]
 
     async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:
         """Return the verdicts given on a session, oldest first."""
@@ -74,40 +78,20 @@ class ReadingStore:
             """SELECT label FROM guard_labels
             WHERE tenant = :tenant AND session_id = :session_id ORDER BY timestamp, id""",
         )
-        return await self._ask(
-            Question(
-                statements=(asked,),
-                read=lambda answers: tuple(label_of(row[0]) for row in answers[0]),
-            )
-        )
+        return await self._rows(asked, lambda row: label_of(row[0]))
 
     async def judged(self, query: JudgedQuery) -> tuple[JudgedTurn, ...]:
         """Return the next judged turns with their verdicts, by session and turn."""
-        return await self._ask(
-            Question(
-                statements=(decided.judged(query),),
-                read=lambda answers: tuple(map(decided.judged_of, answers[0])),
-                is_long=True,
-            )
-        )
+        return await self._rows(decided.judged(query), decided.judged_of, is_long=True)
 
     async def decisions(self) -> tuple[Decision, ...]:
         """Return every decision, oldest first."""
-        return await self._ask(
-            Question(
-                statements=(decided.listed(),),
-                read=lambda answers: tuple(map(decided.decision_of, answers[0])),
-            )
-        )
+        return await self._rows(decided.listed(), decided.decision_of)
 
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
         """Return the states that fit the query, in its order."""
-        return await self._ask(
-            Question(
-                statements=(statements.states(query),),
-                read=lambda answers: _readable(state_in(row[0]) for row in answers[0]),
-            )
-        )
+        found = await self._rows(statements.states(query), lambda row: state_in(row[0]))
+        return _readable(found)
 
     async def page(self, query: SessionQuery) -> SessionListPage:
         """Return the sessions that fit the query as rows of a list, and how many fit in all."""
@@ -122,12 +106,7 @@ class ReadingStore:
 
     async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
         """Return judged turns, the newest first."""
-        return await self._ask(
-            Question(
-                statements=(statements.turns(query),),
-                read=lambda answers: tuple(map(statements.turn_row, answers[0])),
-            )
-        )
+        return await self._rows(statements.turns(query), statements.turn_row)
 
     async def overview(self, query: OverviewQuery) -> Overview:
         """Sum up the judged turns of a stretch of time."""
@@ -143,21 +122,19 @@ class ReadingStore:
 
     async def precision(self, tenant: str | None = "default") -> Precision:
         """Count what people said of flagged turns."""
+        return statements.precision_of(await self._rows(statements.precision(tenant), tuple))
+
+    async def _rows(
+        self, asked: Statement, read: Callable[[Sequence[Any]], _T], *, is_long: bool = False
+    ) -> tuple[_T, ...]:
+        """Return what `read` makes of each row."""
         return await self._ask(
             Question(
-                statements=(statements.precision(tenant),),
-                read=lambda answers: statements.precision_of(answers[0]),
+                statements=(asked,),
+                read=lambda answers: tuple(map(read, answers[0])),
+                is_long=is_long,
             )
         )
-
-
-def state_of(key: SessionKey) -> Question[SessionState | None]:
-    """Ask for the newest state of a session."""
-    asked = _about(
-        key,
-        "SELECT state FROM guard_sessions WHERE tenant = :tenant AND session_id = :session_id",
-    )
-    return Question(statements=(asked,), read=_state)
 
 
 def _about(key: SessionKey, sql: str, **values: int) -> Statement:
@@ -165,13 +142,9 @@ def _about(key: SessionKey, sql: str, **values: int) -> Statement:
     return Statement(sql=sql, values={"tenant": key.tenant, "session_id": key.session_id, **values})
 
 
-def _state(answers: Sequence[Rows]) -> SessionState | None:
-    return SessionState.from_json(answers[0][0][0]) if answers[0] else None
-
-
 def _readable(found: Iterable[_T | None]) -> tuple[_T, ...]:
     return tuple(item for item in found if item is not None)
 
 
-def _entries(answers: Sequence[Rows]) -> tuple[TranscriptEntry, ...]:
-    return tuple(entry_of(EntryRow(*row)) for row in answers[0])
+def _entry(row: Sequence[Any]) -> TranscriptEntry:
+    return entry_of(EntryRow(*row))

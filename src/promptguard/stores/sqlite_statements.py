@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from promptguard.protocols import SessionKey, SessionLabel
-from promptguard.queries import (
-    StoredTurn,
-)
+from promptguard.queries import StoredTurn
 from promptguard.state import SessionState, is_demo
 from promptguard.stores.questions import Question
 from promptguard.stores.redaction import without_old_text
