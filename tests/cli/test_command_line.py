@@ -146,6 +146,15 @@ def test_half_a_surrogate_pair_is_printed_as_json_escapes_it(
     assert json.loads(raw.getvalue()) == text
 
 
+def test_a_line_in_another_encoding_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said to `chat` may be pasted from anywhere."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), encoding="utf-8"))
+    read: list[str] = []
+    monkeypatch.setattr(cli, "main", lambda **_: read.append(input()))
+    assert exit_code(monkeypatch) == EXIT_ALLOW
+    assert read == ["caf\ufffd"]
+
+
 def test_a_command_that_returns_no_code_has_succeeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most return nothing."""
     monkeypatch.setattr(cli, "main", lambda **_: None)

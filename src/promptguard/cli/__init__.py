@@ -67,6 +67,9 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Stored text may hold half a surrogate pair, which JSON can escape and no encoding write.
         sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        # A line that is typed or piped in may be in another encoding than the terminal's.
+        sys.stdin.reconfigure(errors="replace")
     try:
         code = _exit_code()
         sys.stdout.flush()
