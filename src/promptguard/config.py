@@ -369,6 +369,8 @@ class ServiceConfig(_Settings):
     @field_validator("keys")
     @classmethod
     def _each_key_once(cls, keys: tuple[KeyConfig, ...]) -> tuple[KeyConfig, ...]:
+        if any(key.name == "demo" for key in keys):
+            raise ValueError("sessions of a key named demo would count as the bundled ones")
         for values in ([key.name for key in keys], [key.sha256 for key in keys]):
             if len(set(values)) < len(values):
                 raise ValueError("two keys have the same name or the same hash")

@@ -141,6 +141,23 @@ def test_replaced_keys_hold_at_once_and_keep_their_buckets() -> None:
     assert unknown.value.status_code == 401
 
 
+def test_a_key_that_is_taken_back_while_it_is_checked_is_not_known(monkeypatch) -> None:
+    """A reload happens in another thread."""
+    known = tuple(KeyConfig(**key) for key in keys(a=("guard",), b=("guard",)))
+    authenticator = Authenticator(known, clock=ManualClock())
+    identify = authenticator.identify
+
+    def slow(key: str) -> object:
+        found = identify(key)
+        authenticator.replace_keys(known[1:])
+        return found
+
+    monkeypatch.setattr(authenticator, "identify", slow)
+    with pytest.raises(ApiError) as refused:
+        authenticator.admit(bearer("a"))
+    assert refused.value.status_code == 401
+
+
 def test_keys_are_long_random_and_distinct() -> None:
     """256 bits each."""
     made = {new_key() for _ in range(50)}
@@ -216,3 +233,9 @@ def test_key_names_are_unique_and_cannot_forge_a_session_of_another() -> None:
 def test_only_exact_local_addresses_are_local(name, value, is_local) -> None:
     """What only begins like an address of this machine is somebody else's."""
     assert (local_only_error({name: value}, "127.0.0.1") is None) is is_local
+
+
+def test_a_key_has_no_name_of_the_bundled_conversations() -> None:
+    """Its sessions would be left out of lists and counts, and texts be allowed to none of it."""
+    with pytest.raises(ConfigError, match="demo"):
+        ServiceConfig(keys=(KeyConfig(name="demo", sha256="0" * 64),))
