@@ -254,6 +254,25 @@ async def test_a_page_says_that_it_follows_no_more(monkeypatch) -> None:
         assert shown == [True, False]
 
 
+async def test_a_page_shows_nothing_more_when_its_visit_is_over(monkeypatch) -> None:
+    """Its buttons still send their events, and a client could send any."""
+    async with open_page() as (site, context, _):
+        for number in range(SHOWN + 1):
+            await site.controller.process_turn(KEY.session_id, f"Question {number}")
+        state = await site.controller.store.load(KEY)
+        assert state is not None
+        visitor = visitor_in(context)
+        page = SessionPage(context=context, visitor=visitor, frame=frame(), key=KEY)
+        await page.build(state)
+        await explained()
+        monkeypatch.setattr(type(visitor), "may", lambda *_: False)
+        await page.on_earlier()
+        await page.on_replay("strict")
+        await page.on_explain()
+        assert (len(page.drawn), page.replayed.content) == (SHOWN, "")
+        assert not page.is_explaining
+
+
 async def test_a_replay_of_a_page_ends_at_its_deadline(endless: Endless) -> None:
     """The page says so, and the computation stops."""
     async with open_page(heavy_timeout_s=0.2) as (site, context, _):

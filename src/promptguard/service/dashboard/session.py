@@ -196,10 +196,13 @@ class SessionPage:
 
     async def on_explain(self) -> None:
         """Explain because the visitor asks for it."""
-        self.explain_soon()
+        if self._may_read:
+            self.explain_soon()
 
     async def on_earlier(self) -> None:
         """Show earlier turns as well."""
+        if not self._may_read:
+            return
         self.shown += SHOWN
         self.turns.clear()
         self.drawn.clear()
@@ -207,6 +210,8 @@ class SessionPage:
 
     async def on_replay(self, name: str) -> None:
         """Judge the session under another configuration and show the difference."""
+        if not self._may_read:
+            return
         if not name:
             self.work.end("replay")
             self.other, self.replayed.content = (), ""
@@ -218,6 +223,11 @@ class SessionPage:
             return
         self._show_replay(notice("Judging the session again…"))
         await self.work.run("replay", self._replay(name))
+
+    @property
+    def _may_read(self) -> bool:
+        # The page may be open longer than the visit, or than its key is in force.
+        return self.visitor.may(Scope.READ) and self.visitor.tenant == self.key.tenant
 
     async def _replay(self, name: str) -> None:
         controller, key = self.context.controller, self.key
