@@ -147,6 +147,15 @@ async def test_an_answer_that_cannot_be_read_is_counted(body: bytes) -> None:
     assert (usage.cost_usd > 0) == usage.is_cost_known
 
 
+async def test_an_answer_that_is_not_taken_is_counted() -> None:
+    """It may have been billed, and so may the attempts before it."""
+    odd = httpx.Response(200, content=b"x", headers={"content-encoding": "br"})
+    provider = priced(Script(httpx.Response(503), odd))
+    with pytest.raises(ProviderError, match="compression") as caught:
+        await provider.complete(ASK)
+    assert caught.value.usage == provider.usage == Usage(calls=2, unpriced_calls=1)
+
+
 async def test_a_refused_schema_is_a_call_too() -> None:
     """The question is asked again without it."""
     completion = await priced(Script(httpx.Response(400), ok())).complete(ASK, schema=SCHEMA)

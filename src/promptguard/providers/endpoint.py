@@ -199,7 +199,12 @@ class Endpoint:
             if not breaker.enter(self._seams.clock()):
                 fault = circuit_open(self.provider, breaker.remaining_s(self._seams.clock()))
                 raise _charged(fault, earlier)
-            outcome = await self._attempt(request, read, breaker)
+            try:
+                outcome = await self._attempt(request, read, breaker)
+            except ProviderError as error:
+                # An answer that is not taken may have been billed.
+                billed = Usage(calls=1, unpriced_calls=int(not self.provider.is_free))
+                raise _charged(error, earlier + billed) from None
             measured = self._measured(outcome, measure, breaker)
             wait_s = self._wait_after(outcome, measured.status, attempts, breaker)
             if wait_s is None:
@@ -214,11 +219,9 @@ class Endpoint:
 
     def _breaker(self, circuit: str) -> CircuitBreaker:
         """Return the breaker of one circuit; the least recently used are forgotten."""
-        breaker = self._breakers.get(circuit)
-        if breaker is None:
-            breaker = self._breakers[circuit] = CircuitBreaker(
-                failures=self._config.breaker_failures, cooldown_s=self._config.breaker_cooldown_s
-            )
+        config = self._config
+        new = CircuitBreaker(failures=config.breaker_failures, cooldown_s=config.breaker_cooldown_s)
+        breaker = self._breakers.setdefault(circuit, new)
         self._breakers.move_to_end(circuit)
         if len(self._breakers) > MAX_CIRCUITS:
             self._breakers.popitem(last=False)
@@ -263,15 +266,12 @@ class Endpoint:
         breaker: CircuitBreaker,
     ) -> float | None:
         """Return how long to wait before trying again, None where this outcome stands."""
-        is_fault = isinstance(outcome, ProviderError)
-        if attempt >= self._config.retries or not (is_fault or is_retryable(status)):
-            return None
-        if breaker.remaining_s(self._seams.clock()) > 0:
+        if attempt >= self._config.retries or breaker.remaining_s(self._seams.clock()) > 0:
             return None
         if isinstance(outcome, ProviderError):
             return delay_s(attempt, None, self._seams.random)
         asked_s = retry_after_of(outcome.headers)
-        if asked_s is not None and asked_s > self._config.timeout_s:
+        if not is_retryable(status) or (asked_s or 0.0) > self._config.timeout_s:
             return None
         return delay_s(attempt, asked_s, self._seams.random)
 
