@@ -95,6 +95,24 @@ def test_a_full_queue_is_refused_with_a_time_to_come_back() -> None:
     executor.shutdown()
 
 
+def test_who_left_the_queue_takes_no_place_in_it() -> None:
+    """A caller that gave up twice may ask again at once."""
+    executor = lanes(per_caller=1)
+    gate = Gate()
+    running = executor.submit(gate)
+    gate.begun.wait(20)
+    for _ in range(3):
+        waiting = executor.submit(gate)
+        with pytest.raises(ApiError):
+            executor.submit(gate)
+        waiting.cancel()
+    last = executor.submit(lambda: "served")
+    gate.open()
+    assert last.result(20) == "served"
+    running.result(20)
+    executor.shutdown()
+
+
 def test_work_whose_caller_left_ends_at_its_next_checkpoint(executor: LaneExecutor) -> None:
     """A replay of thousands of turns does not go on for nobody."""
     call = Call(owner="a", lane=Lane.HEAVY)

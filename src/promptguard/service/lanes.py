@@ -129,13 +129,27 @@ class _Rotation:
         self._count = 0
 
     def put(self, job: _Job) -> None:
-        jobs = self._callers.get(job.call.owner)
-        waiting = 0 if jobs is None else len(jobs)
-        is_full = self._count >= self._limits.waiting
-        if is_full or waiting >= self._limits.waiting_per_caller:
-            raise busy()
-        self._callers.setdefault(job.call.owner, deque()).append(job)
+        owner = job.call.owner
+        if self._is_full(owner):
+            self._drop_cancelled()
+            if self._is_full(owner):
+                raise busy()
+        self._callers.setdefault(owner, deque()).append(job)
         self._count += 1
+
+    def _is_full(self, owner: str) -> bool:
+        waiting = len(self._callers.get(owner, ()))
+        limits = self._limits
+        return self._count >= limits.waiting or waiting >= limits.waiting_per_caller
+
+    def _drop_cancelled(self) -> None:
+        """Take out the jobs that nobody waits for, whose places others need."""
+        for owner, jobs in tuple(self._callers.items()):
+            wanted = deque(job for job in jobs if not job.future.cancelled())
+            self._count -= len(jobs) - len(wanted)
+            self._callers[owner] = wanted
+            if not wanted:
+                del self._callers[owner]
 
     def take(self) -> _Job:
         owner, jobs = self._callers.popitem(last=False)
