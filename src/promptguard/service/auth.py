@@ -111,7 +111,9 @@ class Authenticator:
         if not self._keys:
             return Principal()
         principal = self.identify(key_in(headers))
-        if principal is None:
+        # A reload, in another thread, may take the key back meanwhile, and its bucket with it.
+        bucket = None if principal is None else self._buckets.get(principal.name)
+        if principal is None or bucket is None:
             raise ApiError(
                 401,
                 "This needs a valid API key: send it as `Authorization: Bearer KEY`.",
@@ -119,7 +121,7 @@ class Authenticator:
                 headers={"www-authenticate": "Bearer"},
             )
         # Only known keys have a bucket, so that guessing fills no memory.
-        wait_s = self._buckets[principal.name].take(self._clock())
+        wait_s = bucket.take(self._clock())
         if wait_s > 0:
             raise ApiError(
                 429,
