@@ -80,7 +80,7 @@ async def delivered(webhooks: Webhooks, *events: Event) -> None:
     running.cancel()
 
 
-def make(*configs: dict[str, Any], answer: Callable[..., httpx.Response] | None = None, **options):
+def make(*configs: dict[str, Any], answer: Callable[..., Any] | None = None, **options):
     clock = ManualClock()
     seams = WebhookSeams(
         transport=None if answer is None else httpx.MockTransport(answer),
@@ -141,6 +141,25 @@ async def test_an_event_nobody_takes_is_given_up_and_counted() -> None:
     await delivered(webhooks, event(), event())
     assert len(calls) == 2 * MAX_ATTEMPTS
     assert b'promptguard_webhooks_total{outcome="lost"} 2.0' in telemetry.exposition().body
+
+
+async def test_what_waits_when_the_service_stops_is_counted() -> None:
+    """An event does not vanish without a trace, be it under way or behind another."""
+    begun = asyncio.Event()
+
+    async def silent(_: httpx.Request) -> httpx.Response:
+        begun.set()
+        await asyncio.Event().wait()
+        return httpx.Response(200)
+
+    webhooks, _, telemetry = make(hook("https://hooks.example/"), answer=silent)
+    webhooks.publish(event())
+    webhooks.publish(event())
+    running = asyncio.create_task(webhooks.run())
+    await begun.wait()
+    running.cancel()
+    await asyncio.wait((running,))
+    assert b'{outcome="lost"} 2.0' in telemetry.exposition().body
 
 
 async def test_a_refusal_or_redirect_is_not_tried_again_or_followed() -> None:

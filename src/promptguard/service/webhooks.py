@@ -75,8 +75,9 @@ class _Target:
 class Webhooks:
     """Queues events and delivers them, each address in its own time and order.
 
-    A full queue drops the newest event, and an event that fails MAX_ATTEMPTS times is given up;
-    both are counted and logged. Judging never waits for a webhook.
+    A full queue drops the newest event, an event that fails MAX_ATTEMPTS times is given up, and
+    what waits when the service stops is lost; all are counted and logged. Judging never waits for
+    a webhook.
     """
 
     def __init__(
@@ -163,6 +164,12 @@ class Webhooks:
             event = await target.queue.get()
             try:
                 await self._delivered(client, target, event)
+            except asyncio.CancelledError:
+                # The service stops, and what still waits is kept nowhere else.
+                self._lost(target, event, "stopped")
+                while not target.queue.empty():
+                    self._lost(target, target.queue.get_nowait(), "stopped")
+                raise
             finally:
                 target.queue.task_done()
 
