@@ -26,7 +26,6 @@ MAX_DEMO_TURNS = 30
 _DAY_S = 86_400.0
 
 Work = Coroutine[object, object, object]
-Closer = Callable[[], Awaitable[None]]
 Job = Callable[[], Work]
 
 
@@ -57,7 +56,7 @@ class Lifecycle:
     background: Background
     lanes: LaneExecutor
     shutdown_s: float
-    closers: tuple[Closer, ...]
+    closers: tuple[Job, ...]
     starters: tuple[Job, ...] = ()
     jobs: tuple[Job, ...] = ()
     is_started: bool = field(default=False, init=False)
@@ -84,7 +83,7 @@ class Lifecycle:
             # Answers still being recorded need the store, so it is closed after them.
             await self.background.drain(self.shutdown_s)
             for close in self.closers:
-                await close()
+                await _logged(close())
             log(logging.INFO, "stopped")
 
     def stop(self) -> None:
