@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
 import httpx
@@ -258,6 +259,31 @@ async def test_a_broken_demonstration_keeps_nobody_from_working(guarded, caplog)
 
     assert await load_demo(guard.controller, broken, clock=guard.clock) == 0
     assert "demo not loaded" in caplog.text
+
+
+async def test_what_cannot_be_closed_keeps_nothing_else_open(guarded) -> None:
+    """The store comes last and is closed all the same."""
+    guard, closed = await guarded(), []
+
+    async def fails() -> None:
+        raise OSError("gone")
+
+    async def closes() -> None:
+        closed.append("store")
+
+    async with replace(guard.service.lifecycle, closers=(fails, closes)).run():
+        pass
+    assert closed == ["store"]
+
+
+def test_an_action_that_is_cancelled_has_an_outcome(tmp_path) -> None:
+    """Its beginning alone would leave open what became of it."""
+    trail = tmp_path / "audit.jsonl"
+    audit = AuditLog(str(trail), clock=time.time)
+    with suppress(asyncio.CancelledError), audit.action("a", "delete", "s", tenant="t"):
+        raise asyncio.CancelledError
+    outcomes = [json.loads(line)["outcome"] for line in trail.read_text().splitlines()]
+    assert outcomes == ["begun", "CancelledError"]
 
 
 def test_an_audit_file_that_cannot_be_written_stops_the_start(tmp_path) -> None:

@@ -54,7 +54,7 @@ class AuditLog:
         self.record(actor, action, target, "begun", tenant=tenant)
         try:
             yield
-        except Exception as error:
+        except BaseException as error:  # one that was cancelled has an outcome as well
             self._record_outcome(actor, action, target, type(error).__name__, tenant)
             raise
         self._record_outcome(actor, action, target, done, tenant)
