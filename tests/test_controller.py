@@ -174,7 +174,8 @@ async def test_could_not_judge_is_never_silently_safe(setting: str, action: Acti
     assert result.verdict.fault == "no model"
     stored = await controller.store.load(KEY)
     assert stored is not None
-    assert stored.turn_count == 1
+    assert (stored.turn_count, stored.created) == (1, stored.updated)
+    assert stored.created > 0
 
 
 async def test_a_locked_session_stays_locked_where_nothing_can_be_judged() -> None:

@@ -294,6 +294,7 @@ class Controller(StoredSessions):
             state=replace(
                 state,
                 profile=replace(state.profile, turns=turn),
+                created=state.created or now,
                 updated=max(state.updated, now),
             ),
             verdict=Verdict(
