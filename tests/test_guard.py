@@ -412,6 +412,17 @@ def test_threads_may_share_a_guard(guard: Guard) -> None:
     assert [actions[n] is Action.BLOCK for n in range(4)] == [False, True, False, True]
 
 
+async def test_a_list_judged_before_does_not_pass_once_its_session_is_locked() -> None:
+    """Somebody who shares the store has locked it meanwhile."""
+    store = MemoryStore()
+    async with AsyncGuard(store=store) as guard:
+        assert not (await guard.judge(HARMLESS, "s")).is_blocked
+        await guard._controller.lock("s", reason="test")
+        again = await guard.judge(HARMLESS, "s")
+        assert (again.is_blocked, again.verdict.is_locked, again.verdict.turn) == (True, True, 1)
+        assert again.reply == guard.config.refusal
+
+
 def test_whoever_waits_when_a_guard_is_closed_is_told() -> None:
     """A thread must not wait for ever for an answer that nobody computes any more."""
     begun, raised = threading.Event(), []

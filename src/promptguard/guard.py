@@ -242,8 +242,9 @@ class AsyncGuard:
 
     def _repeated(self, state: SessionState, verdict: Verdict | None) -> TurnResult:
         """Return the result of a turn that was judged before."""
-        if verdict is None:
-            verdict = Verdict(turn=state.turn_count, action=Action.ALLOW)
+        verdict = verdict or Verdict(turn=state.turn_count, action=Action.ALLOW)
+        if state.lock is not None:  # since then, by somebody who shares the store
+            verdict = replace(verdict, action=Action.BLOCK, is_locked=True)
         result = TurnResult(state=state, verdict=verdict, is_enforced=self._is_enforced)
         return replace(result, reply=self.config.refusal) if result.is_blocked else result
 
