@@ -97,6 +97,20 @@ def test_the_base_score_is_exact(small: FrozenInstinct, text: str, raw: float) -
     assert reading.is_blocking is (raw >= 0.70)
 
 
+def test_a_rule_of_ones_own_leaves_those_of_its_name_their_exceptions() -> None:
+    """Two packs may call their rules alike; each is excepted by its own words."""
+    head = 'language = "t"\nversion = 1\nform = "words"\nscripts = ["latin"]\n[lists]\n'
+    asks = {"directive": "FIL-01d", "asks": True}
+    sources = (
+        head + _entry("same", "content", "forge", unless="horseshoe", **asks),
+        head + _entry("same", "content", "weld", unless="bicycle", **asks),
+    )
+    layer = FrozenInstinct([checked(parse_pack(s, "t.toml")) for s in sources], read_parameters())
+    assert _alone(layer, "forge a bicycle").violated == ("FIL-01d",)
+    assert _alone(layer, "forge a horseshoe").violated == ()
+    assert _alone(layer, "weld a bicycle").violated == ()
+
+
 def test_the_persona_changes_the_weight(small: FrozenInstinct) -> None:
     """A directive weighs more for the persona that names it."""
     assert _alone(small, "unbind", "friendly").raw_score == pytest.approx(1.5 * 1.5 * 0.5)

@@ -66,8 +66,9 @@ class Matcher:
             by_scripts.setdefault(pack.scripts, []).extend(pack.entries)
         self._what = _sets(by_scripts, is_light=False)
         self._how = _sets(by_scripts, is_light=True)
+        # By their words: rules of two packs may have one id.
         self._exceptions = {
-            rule.id: compiled(joined(rule.unless), rule)
+            rule.unless: compiled(joined(rule.unless), rule)
             for rules in by_scripts.values()
             for rule in rules
             if rule.unless
@@ -85,7 +86,7 @@ class Matcher:
         return tuple(
             rule
             for rule in rules
-            if not rule.unless or not self._exceptions[rule.id].search(sentence)
+            if not rule.unless or not self._exceptions[rule.unless].search(sentence)
         )
 
     def without_follow_up(self, scan: str) -> str:
