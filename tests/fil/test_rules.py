@@ -178,6 +178,13 @@ def test_a_broken_pack_is_a_data_error(found: str, written: str, fault: str) -> 
         checked(parse_pack(PACK.replace(found, written), "xx.toml"))
 
 
+def test_a_rule_of_words_alone_is_refused() -> None:
+    """It has no pattern, and an empty one would match every text."""
+    pack = parse_pack(PACK.replace('pattern = "bake {thing}"', 'words = ["bake"]'), "xx.toml")
+    with pytest.raises(DataError, match="xx-one needs a pattern"):
+        PatternSet(pack.entries)
+
+
 def test_a_bad_pattern_and_a_missing_file_are_data_errors(tmp_path: Path) -> None:
     """What cannot be compiled or read is reported, not skipped."""
     pack = parse_pack(PACK.replace("bake {thing}", "bake ({thing}"), "xx.toml")

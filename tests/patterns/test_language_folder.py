@@ -134,6 +134,7 @@ def test_a_folder_given_twice_counts_once(folder: Path) -> None:
         ("lexicon", FILES["lexicon"].replace('words = ["eksplodilo*"]', ""), "neither"),
         ("lexicon", FILES["lexicon"].replace("eksplodilo*", "$$$"), "no letter"),
         ("structure", FILES["structure"].replace("forgesu la", "forgesu ("), "no valid pattern"),
+        ("structure", FILES["structure"].replace("pattern =", "words ="), "needs a pattern"),
         ("concepts", "[concepts", "not valid TOML"),
         ("concepts", '[concepts]\nexplosive = "!!!"\n', "empty word"),
         ("phrases", "# \udcff", "Cannot read"),

@@ -21,6 +21,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _SECTIONS = frozenset({"rules", "structure", "phrases", "lexicon", "rubric", "stopwords"})
 _CONCEPTS = "concepts"
+# Sections whose entries are searched for by their patterns, and by nothing else.
+_MATCHED = frozenset({"rules", "structure"})
 _added: dict[str, Path] = {}
 _caches: list[Callable[[], None]] = []
 
@@ -101,7 +103,9 @@ def _check(code: str, file: Path) -> None:
     if file.stem not in _SECTIONS:
         raise DataError(f"{file} is no section of a language.")
     for entry in _read(code, file.stem, source).entries:
-        for pattern in (*entry.patterns, *entry.unless):
+        if file.stem in _MATCHED or entry.patterns:
+            compiled(entry.pattern, entry)
+        for pattern in entry.unless:
             compiled(pattern, entry)
 
 

@@ -139,7 +139,10 @@ class Entry:
 
     @property
     def pattern(self) -> str:
-        """All its patterns as one."""
+        """All its patterns as one; raises DataError where it has words alone."""
+        # An empty pattern would match every text.
+        if not self.patterns:
+            raise DataError(f"{self.id} needs a pattern; it has only words.")
         return joined(self.patterns)
 
 
