@@ -96,6 +96,16 @@ async def test_embeddings_pass_and_say_what_was_found(guarded) -> None:
     assert (await guard.client.get("/v1/sessions")).json()["sessions"] == []
 
 
+async def test_a_text_to_embed_may_be_as_long_as_any_other(guarded) -> None:
+    """What is longer than max_chars is refused by name, and a blank one is no content."""
+    guard = await guarded(conversation={"max_chars": 40})
+    refused = await embed(guard, ["A page about soup.", "x" * 41])
+    assert refused.status_code == 413
+    assert refused.json()["error"]["param"] == "input[1]"
+    assert (await embed(guard, ["A page about soup.", " "])).status_code == 200
+    assert guard.upstream.calls == 1
+
+
 async def test_embeddings_are_refused_where_the_policy_blocks_content(guarded) -> None:
     """400, and nothing reaches the upstream; detect mode only marks."""
     policy = {"content_action": "block"}

@@ -10,9 +10,11 @@ from fastapi import APIRouter, Request, Response
 
 from promptguard.computations import offloaded
 from promptguard.controller import Controller
+from promptguard.conversation import Role
 from promptguard.service.auth import Scope, permitted
-from promptguard.service.body import Limits, check_count, invalid, read_json
+from promptguard.service.body import Limits, Reading, check_count, invalid, read_json
 from promptguard.service.errors import ApiError, error_responses
+from promptguard.service.history import content_of
 from promptguard.service.lanes import computed
 from promptguard.service.routes.chat import Gateway
 from promptguard.service.routes.chat_openapi import described
@@ -84,9 +86,12 @@ def _contents(body: Mapping[str, object], limits: Limits) -> tuple[tuple[Content
         raise invalid("input", "must be text or a list of texts")
     items = given if isinstance(given, list) else [given]
     check_count(items, "input", limits)
-    texts = [(at, item) for at, item in enumerate(items) if isinstance(item, str)]
-    contents = tuple(Content(text=text, origin=f"input[{at}]") for at, text in texts)
-    return contents, len(texts) == len(items)
+    reading = Reading(limits=limits)
+    for at, item in enumerate(items):
+        if isinstance(item, str):
+            reading.message(Role.TOOL, item, ("input", at), origin=f"input[{at}]")
+    is_all_text = all(isinstance(item, str) for item in items)
+    return tuple(map(content_of, reading.messages)), is_all_text
 
 
 def _judged(judge: TurnJudge, contents: Sequence[Content]) -> tuple[ContentFinding, ...]:
