@@ -193,6 +193,16 @@ def test_plain_http_goes_to_loopback_only(url: str) -> None:
         make(hook(url))
 
 
+@pytest.mark.parametrize(
+    "url", ["https://hooks.example:port/token", "https://[::1/token", "https://\u2024/token"]
+)
+def test_an_address_that_cannot_be_called_is_refused_at_the_start(url: str) -> None:
+    """Its first event would end the delivery to all others; the path may hold a secret."""
+    with pytest.raises(ConfigError, match="address") as refused:
+        make(hook(url))
+    assert "token" not in str(refused.value)
+
+
 def test_a_webhook_needs_a_secret() -> None:
     """An unsigned event could be anybody's."""
     config = WebhookConfig(url="https://hooks.example/", secret_env="MISSING")

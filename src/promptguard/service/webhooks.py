@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -209,7 +208,7 @@ class Webhooks:
     def _lost(self, target: _Target, event: Event, reason: str) -> None:
         self._telemetry.webhook("lost")
         # The path of a webhook may hold a secret, so only its host is logged.
-        host = urlsplit(target.config.url).hostname
+        host = httpx.URL(target.config.url).host
         log(logging.ERROR, "webhook lost", kind=event.kind, host=host, reason=reason)
 
 
@@ -224,15 +223,20 @@ def signature(secret: bytes, body: bytes, *, at: int) -> str:
 
 def check_webhook(config: WebhookConfig, env: Mapping[str, str]) -> bytes:
     """Return the secret of a webhook; raises ConfigError where events could be read or forged."""
-    parts = urlsplit(config.url)
-    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+    try:
+        url = httpx.URL(config.url)
+    except httpx.InvalidURL:
         raise ConfigError(
-            f"The webhook to {parts.hostname} needs https: plain HTTP goes to loopback only."
+            "The address of a webhook cannot be called; write https://HOST/PATH."
+        ) from None
+    if url.scheme == "http" and not is_loopback(url.host):
+        raise ConfigError(
+            f"The webhook to {url.host} needs https: plain HTTP goes to loopback only."
         )
     secret = env.get(config.secret_env, "")
     if len(secret) < 16:
         raise ConfigError(
-            f"The webhook to {parts.hostname} needs a secret of 16 characters or more: "
+            f"The webhook to {url.host} needs a secret of 16 characters or more: "
             f"set {config.secret_env}."
         )
     return secret.encode()
