@@ -67,7 +67,10 @@ def test_a_name_without_a_model_is_a_configuration_error(name: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["ftp://host/v1", "http://", "http://host:port/v1", "host/v1", "http://host/v1?key=x", ""],
+    [
+        *("ftp://host/v1", "http://", "http://host:port/v1", "host/v1", "http://host/v1?key=x", ""),
+        *("http://host:1/v1\0", "http://\u2024/v1"),
+    ],
 )
 def test_a_bad_address_is_a_configuration_error(address: str) -> None:
     """An address in the configuration is checked before it is used."""

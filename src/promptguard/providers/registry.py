@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+import httpx
+
 from promptguard.errors import ConfigError
 from promptguard.registry import Registry
 
@@ -137,9 +139,10 @@ def _is_url(name: str) -> bool:
 def _checked(address: str) -> str:
     try:
         parts = urlsplit(address)
+        httpx.URL(address)  # what will call it refuses more
         # Reading the port raises ValueError where it is no number.
         is_usable = _is_url(address) and bool(parts.hostname) and parts.port != 0
-    except ValueError:
+    except (ValueError, httpx.InvalidURL):
         is_usable = False
     # A path is appended to the address, which would end up in a query or fragment.
     if not is_usable or parts.query or parts.fragment:
