@@ -208,6 +208,18 @@ async def test_streaming_gives_pieces_and_then_the_result() -> None:
     assert pieces[-1].reply == "one two three"
 
 
+async def test_what_was_shown_of_a_stream_is_recorded() -> None:
+    """Also where nobody reads on: later turns follow what was said."""
+    controller = controller_with("one two three")
+    stream = controller.stream_turn("s", "count")
+    async for piece in stream:
+        assert piece == "one "
+        break
+    await stream.aclose()
+    stored = await controller.store.transcript(KEY)
+    assert [entry.content for entry in stored] == ["count", "one "]
+
+
 async def test_text_is_not_stored_when_told_so() -> None:
     """With store_text off neither state nor transcript holds the words."""
     store = MemoryStore()

@@ -126,9 +126,15 @@ class Controller(StoredSessions):
             yield result
             return
         pieces = []
-        async for piece in provider.stream(await self._prompt(result, turn)):
-            pieces.append(piece)
-            yield piece
+        try:
+            async for piece in provider.stream(await self._prompt(result, turn)):
+                pieces.append(piece)
+                yield piece
+        except BaseException:
+            # Where the model breaks off or the reader leaves, what was shown was said all the same.
+            if pieces:
+                await self.record_reply(result, "".join(pieces))
+            raise
         yield await self.record_reply(result, "".join(pieces))
 
     async def judge_turn(
