@@ -97,6 +97,21 @@ def test_the_base_score_is_exact(small: FrozenInstinct, text: str, raw: float) -
     assert reading.is_blocking is (raw >= 0.70)
 
 
+@pytest.mark.parametrize(
+    ("scripts", "pattern"),
+    [("", "forge"), ('scripts = ["arabic"]\n', "قنبلة"), ('scripts = ["arabic"]\n', "forge")],
+)
+def test_rules_of_a_script_that_is_not_told_are_searched_everywhere(
+    scripts: str, pattern: str
+) -> None:
+    """A pack that names no script, or one that texts are not sorted by, is never passed over."""
+    source = f'language = "t"\nversion = 1\nform = "words"\n{scripts}[lists]\n' + _entry(
+        "own", "content", pattern, directive="FIL-01d", asks=True
+    )
+    layer = FrozenInstinct([checked(parse_pack(source, "t.toml"))], read_parameters())
+    assert _alone(layer, pattern).violated == ("FIL-01d",)
+
+
 def test_a_rule_of_ones_own_leaves_those_of_its_name_their_exceptions() -> None:
     """Two packs may call their rules alike; each is excepted by its own words."""
     head = 'language = "t"\nversion = 1\nform = "words"\nscripts = ["latin"]\n[lists]\n'

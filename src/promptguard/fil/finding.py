@@ -26,6 +26,7 @@ _SCRIPTS = (
     ("kana", re.compile("[぀-ヿ]")),
     ("hangul", re.compile("[가-힣]")),
 )
+_TOLD = frozenset(name for name, _ in _SCRIPTS)
 _LIGHT = frozenset({Kind.INTENT, Kind.CONTEXT})
 _Sets = tuple[tuple[frozenset[str], PatternSet], ...]
 _SHORT_SENTENCE = 60
@@ -62,8 +63,10 @@ class Matcher:
     def __init__(self, packs: Iterable[Pack]) -> None:
         by_scripts: dict[frozenset[str], list[Entry]] = {}
         for pack in packs:
-            # Rules for scripts that a text does not have are then not searched in it.
-            by_scripts.setdefault(pack.scripts, []).extend(pack.entries)
+            # Rules for scripts that a text does not have are then not searched in it; those for
+            # scripts that are not told apart are searched in every text.
+            told = pack.scripts if pack.scripts <= _TOLD else frozenset()
+            by_scripts.setdefault(told, []).extend(pack.entries)
         self._what = _sets(by_scripts, is_light=False)
         self._how = _sets(by_scripts, is_light=True)
         # By their words: rules of two packs may have one id.
@@ -113,7 +116,7 @@ def _sets(by_scripts: dict[frozenset[str], list[Entry]], *, is_light: bool) -> _
 def _matched(sets: _Sets, scan: str, scripts: frozenset[str]) -> tuple[Entry, ...]:
     found: tuple[Entry, ...] = ()
     for needed, rules in sets:
-        if needed & scripts:
+        if not needed or needed & scripts:
             found += rules.match(scan)
     return found
 
