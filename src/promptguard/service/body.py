@@ -16,6 +16,7 @@ import string
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from promptguard.config import ControllerConfig, ServiceConfig
 from promptguard.conversation import ComparableMessage, Role, without_lone_surrogates
 from promptguard.risk.ledger import STRIPPED
 from promptguard.service.errors import ApiError
@@ -56,6 +57,11 @@ class Limits:
 
     max_messages: int
     max_chars: int
+
+    @classmethod
+    def of(cls, service: ServiceConfig, conversation: ControllerConfig) -> Limits:
+        """Return what the settings allow."""
+        return cls(max_messages=service.max_messages, max_chars=conversation.max_chars)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -100,7 +100,7 @@ class Gateway:
         """Answer one request in its own format, errors included."""
         principal, config = permitted(request, Scope.GUARD), self.live.current.service
         try:
-            asked = await computed(wire.read_request, await request.body(), self.limits(config))
+            asked = await computed(wire.read_request, await request.body(), self.limits())
             owner = Owner(principal=principal, end_user=asked.end_user)
             known = self.answers.find(owner, asked.continues)
             admission = await self.recorder.intake.admit(
@@ -138,10 +138,9 @@ class Gateway:
             raise ApiError(404, "There is no such model.", code="model_not_found", param="model")
         return await self._fetched(request, f"/models/{model}")
 
-    def limits(self, config: ServiceConfig) -> Limits:
+    def limits(self) -> Limits:
         """Return how much a request may hold."""
-        max_chars = self.recorder.controller.config.max_chars
-        return Limits(max_messages=config.max_messages, max_chars=max_chars)
+        return Limits.of(self.live.current.service, self.recorder.controller.config)
 
     def passed_headers(self, request: Request) -> dict[str, str]:
         """Return the headers that go to the upstream with a request."""

@@ -59,10 +59,7 @@ class CheckApi:
         # Read strictly although nothing is forwarded: the model behind may read it otherwise.
         body = await computed(read_json, raw) if raw.strip() else {}
         config = self.live.current.service
-        limits = Limits(
-            max_messages=config.max_messages,
-            max_chars=self.recorder.controller.config.max_chars,
-        )
+        limits = Limits.of(config, self.recorder.controller.config)
         if _ends_with(path, EMBEDDINGS) and "input" in body:
             embedded = await judged_texts(body, limits, self.recorder.controller)
             return self._answer(embedded.headers, is_denied=embedded.is_blocked, param="input")

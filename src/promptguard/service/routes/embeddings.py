@@ -40,7 +40,7 @@ class EmbeddingsApi:
         permitted(request, Scope.GUARD)
         raw = await request.body()
         controller = self.gateway.recorder.controller
-        limits = self.gateway.limits(self.gateway.live.current.service)
+        limits = self.gateway.limits()
         embedded = await judged_texts(await computed(read_json, raw), limits, controller)
         headers = embedded.headers
         if embedded.is_blocked:

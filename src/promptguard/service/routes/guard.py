@@ -140,10 +140,7 @@ class GuardApi:
         )
 
     def _limits(self) -> Limits:
-        return Limits(
-            max_messages=self.live.current.service.max_messages,
-            max_chars=self.recorder.controller.config.max_chars,
-        )
+        return Limits.of(self.live.current.service, self.recorder.controller.config)
 
     async def _view(self, admission: Admission, reply: str | None) -> TurnView:
         history = admission.history.value

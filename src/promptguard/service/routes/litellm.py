@@ -146,10 +146,7 @@ class LitellmApi:
         return self.recorder.controller.config.mode == "enforce"
 
     def _limits(self) -> Limits:
-        return Limits(
-            max_messages=self.live.current.service.max_messages,
-            max_chars=self.recorder.controller.config.max_chars,
-        )
+        return Limits.of(self.live.current.service, self.recorder.controller.config)
 
     def _session_id(self, body: GuardrailRequest) -> str | None:
         headers = {
