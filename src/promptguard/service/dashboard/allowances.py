@@ -113,7 +113,7 @@ class AllowancesPanel:
         """List what is in force for the visitor's tenant."""
         now, tenant = self.context.clock(), self.visitor.tenant
         rows = [
-            (each, session_url(self.base, SessionKey(session_id=each.allowance.session_id)))
+            (each, session_url(self.base, each.allowance.session_id))
             for each in self.context.controller.permissions.given
             if each.tenant == tenant and each.allowance.expires > now
         ]

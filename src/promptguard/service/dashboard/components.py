@@ -239,9 +239,9 @@ class PageWork:
             self.end(name)
 
 
-def session_url(base: str, key: SessionKey) -> str:
+def session_url(base: str, session_id: str) -> str:
     """Return the address of a session's page."""
-    return f"{base}/session?id={quote(key.session_id, safe='')}"
+    return f"{base}/session?id={quote(session_id, safe='')}"
 
 
 def _main_of(client: Client) -> Element:

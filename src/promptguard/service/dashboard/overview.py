@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from starlette.requests import Request
 
-from promptguard.protocols import SessionKey, SessionQuery
+from promptguard.protocols import SessionQuery
 from promptguard.queries import Bucket, Count, Overview, OverviewQuery, TurnFilter
 from promptguard.service.dashboard.access import (
     DashboardContext,
@@ -147,10 +147,7 @@ def _lists(
     def linked(counts: tuple[Count, ...], field: str) -> list[tuple[str, Count, str]]:
         return [(each.name, each, sessions(**{field: each.name})) for each in counts]
 
-    by_session = [
-        (each.name, each, session_url(base, SessionKey(session_id=each.name)))
-        for each in found.sessions
-    ]
+    by_session = [(each.name, each, session_url(base, each.name)) for each in found.sessions]
     return [
         ("Reasons", "Why turns were flagged", linked(found.reasons, "reason")),
         ("Signals", "The strongest evidence of each turn", linked(found.signals, "signal")),

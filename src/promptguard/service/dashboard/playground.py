@@ -311,7 +311,7 @@ class Playground:
         self.frame.say(f"Turn {explanation.verdict.turn} was blocked.")
         why, alone = counterfactual(explanation), alone_html(explanation)
         with self.log:
-            raw(render("playground", "blocked", why, alone, session_url(self.base, key)))
+            raw(render("playground", "blocked", why, alone, session_url(self.base, key.session_id)))
 
     def _take(self, result: TurnResult) -> None:
         if is_judged(result.verdict):
@@ -332,7 +332,7 @@ class Playground:
             trajectory(self.points, starts, state.entered, width=520),
             evidence_bars(added, title="Evidence of this turn in nats"),
             evidence_bars(whole, title="Evidence in all in nats"),
-            session_url(self.base, self.key),
+            session_url(self.base, self.key.session_id),
         )
 
     def _scroll(self) -> None:

@@ -128,8 +128,7 @@ def queue_html(rows: tuple[TurnRow, ...], base: str, *, may_label: bool) -> Mark
         (
             row,
             _name(row),
-            session_url(base, SessionKey(session_id=row.turn.session_id))
-            + f"#turn-{row.turn.turn}",
+            session_url(base, row.turn.session_id) + f"#turn-{row.turn.turn}",
             "" if row.verdict is None else verdict_sentence(row.verdict, row.text),
         )
         for row in rows

@@ -176,7 +176,7 @@ def list_html(page: SessionListPage, chosen: ListFilter, base: str) -> Markup:
 def row_html(row: SessionRow, base: str) -> Markup:
     """Return one session as a row of the table."""
     state = row.state
-    url = session_url(base, SessionKey(session_id=state.session_id, tenant=state.tenant))
+    url = session_url(base, state.session_id)
     if row.worst is not None:
         url += f"#turn-{row.worst.turn}"
     line = sparkline([record.turn_risk for record in state.recent], state.mode, width=84)

@@ -189,8 +189,7 @@ class WhatIfPanel:
         return [
             (
                 change,
-                session_url(self.base, SessionKey(session_id=change.session_id))
-                + f"#turn-{change.turn}",
+                session_url(self.base, change.session_id) + f"#turn-{change.turn}",
                 await self._text(change),
             )
             for change in move.examples
