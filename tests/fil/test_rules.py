@@ -168,6 +168,8 @@ def test_requests_for_hidden_text_are_extraction_in_every_language(language: str
         ('kind = "content"', 'kind = "feature"\nname = "unheard"', "name"),
         ('kind = "content"', 'kind = "content"\nname = "unheard"', "name"),
         ('kind = "content"', 'kind = "concept"', "concept"),
+        ('kind = "content"', 'kind = "content"\nwith = ["explian"]', "explian"),
+        ('kind = "content"', 'kind = "content"\nneeds = ["intents"]', "intents"),
         ('language = "xx"', "language = ", "TOML"),
         ("version = 1", "", "version"),
     ],

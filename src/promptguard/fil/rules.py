@@ -35,6 +35,8 @@ _NAMES = {
     Kind.TEMPORAL: {"escalation", "revisit", "cumulative", "follow_up"},
 }  # fmt: skip
 _DEFAULT_WITH = frozenset(_NAMES[Kind.INTENT])
+# What a text may show beside a feature or a temporal pattern that needs it.
+_SHOWN = frozenset(("intent", "content", "violation", "past"))
 
 
 def rule_packs(
@@ -75,4 +77,8 @@ def _checked(rule: Entry, where: str) -> Entry:
         raise DataError(f"{where}: rule {rule.id} names no directive.")
     if rule.kind == Kind.CONCEPT and not rule.name:
         raise DataError(f"{where}: rule {rule.id} names no concept.")
+    # What nothing has would keep the rule from ever counting.
+    unknown = sorted((rule.with_intents - _DEFAULT_WITH) | (rule.needs - _SHOWN))
+    if unknown:
+        raise DataError(f"{where}: rule {rule.id} asks for {unknown[0]!r}, which no text shows.")
     return rule if rule.with_intents else replace(rule, with_intents=_DEFAULT_WITH)
