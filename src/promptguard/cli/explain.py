@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from promptguard.cli.stored import (
     config_option,
-    find_key,
     json_option,
     session_argument,
     tenant_option,
+    with_session,
 )
 from promptguard.cli.terminal import plain
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from promptguard.turns.explain import Explanation
     from promptguard.verdict import Verdict
 
-T = TypeVar("T")
 _REASONS = 2
 
 
@@ -39,7 +37,7 @@ def explain(session_id: str, tenant: str, as_json: bool, config_file: str | None
     async def explained(controller: Controller, key: SessionKey) -> Explanation:
         return await controller.explain(key.session_id, tenant=key.tenant)
 
-    found = _with_controller(config_file, session_id, tenant, explained)
+    found = with_session(config_file, session_id, tenant, explained)
     if as_json:
         click.echo(json.dumps(as_plain(found), ensure_ascii=False))
     else:
@@ -71,7 +69,7 @@ def replay(
     ) -> tuple[tuple[Verdict, Verdict], ...]:
         return await controller.replay(key.session_id, other, tenant=key.tenant)
 
-    pairs = _with_controller(config_file, session_id, tenant, replayed)
+    pairs = with_session(config_file, session_id, tenant, replayed)
     if as_json:
         body = [{"now": ours.to_dict(), "then": theirs.to_dict()} for ours, theirs in pairs]
         click.echo(json.dumps(body, ensure_ascii=False))
@@ -104,27 +102,6 @@ def as_plain(found: Explanation) -> dict[str, object]:
         },
         "is_partial": found.is_partial,
     }
-
-
-def _with_controller(
-    config_file: str | None,
-    session_id: str,
-    tenant: str,
-    use: Callable[[Controller, SessionKey], Awaitable[T]],
-) -> T:
-    from promptguard.config import load_settings
-    from promptguard.controller import Controller
-    from promptguard.stores import open_store
-
-    config = load_settings(config_file).conversation
-
-    async def run() -> T:
-        async with Controller(
-            config, store=open_store(config.store, must_exist=True)
-        ) as controller:
-            return await use(controller, await find_key(controller.store, session_id, tenant))
-
-    return asyncio.run(run())
 
 
 def _show(found: Explanation) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION, EXIT_ERROR
+from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION, EXIT_ERROR, EXIT_INTERRUPTED
 from promptguard.cli.progress import describing
 from promptguard.cli.stored import config_option
 from promptguard.errors import InputError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from promptguard.config import ControllerConfig
 
 STDOUT = "-"
-EXIT_INTERRUPTED = 130
 
 
 @click.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,12 +16,14 @@ from promptguard.cli.stored import (
     json_option,
     session_argument,
     tenant_option,
+    with_session,
     with_stored,
 )
 from promptguard.cli.terminal import plain
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
+    from promptguard.controller import Controller
     from promptguard.protocols import SessionKey, SessionStore
     from promptguard.state import SessionState, TranscriptEntry
 
@@ -157,23 +158,13 @@ def _change(
     reason: str | None = None,
 ) -> None:
     """Lock the session where a reason is given, else release it, and print how it stands."""
-    from promptguard.config import load_settings
-    from promptguard.controller import Controller
-    from promptguard.stores import open_store
 
-    config = load_settings(given.config_file).conversation
+    async def changed(controller: Controller, key: SessionKey) -> SessionState:
+        if reason is not None:
+            return await controller.lock(key.session_id, reason=reason, tenant=key.tenant)
+        return await controller.release(key.session_id, tenant=key.tenant, forgive=forgive)
 
-    async def run() -> SessionState:
-        # A wrong path would else become a new, empty store.
-        async with Controller(
-            config, store=open_store(config.store, must_exist=True)
-        ) as controller:
-            key: SessionKey = await find_key(controller.store, session_id, given.tenant)
-            if reason is not None:
-                return await controller.lock(key.session_id, reason=reason, tenant=key.tenant)
-            return await controller.release(key.session_id, tenant=key.tenant, forgive=forgive)
-
-    state = asyncio.run(run())
+    state = with_session(given.config_file, session_id, given.tenant, changed)
     if as_json:
         click.echo(json.dumps(_summary(state), ensure_ascii=False))
     else:

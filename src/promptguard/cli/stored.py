@@ -17,6 +17,7 @@ from promptguard.errors import PromptGuardError, SessionNotFound
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from promptguard.controller import Controller
     from promptguard.protocols import SessionKey, SessionStore
 
 T = TypeVar("T")
@@ -39,6 +40,28 @@ def with_stored(config_file: str | None, use: Callable[[SessionStore], Awaitable
             return await use(store)
         finally:
             await store.close()
+
+    return asyncio.run(run())
+
+
+def with_session(
+    config_file: str | None,
+    session_id: str,
+    tenant: str,
+    use: Callable[[Controller, SessionKey], Awaitable[T]],
+) -> T:
+    """Run `use` on a stored session with the configured controller."""
+    from promptguard.config import load_settings
+    from promptguard.controller import Controller
+    from promptguard.stores import open_store
+
+    config = load_settings(config_file).conversation
+
+    async def run() -> T:
+        # A wrong path would else become a new, empty store.
+        store = open_store(config.store, must_exist=True)
+        async with Controller(config, store=store) as controller:
+            return await use(controller, await find_key(store, session_id, tenant))
 
     return asyncio.run(run())
 
