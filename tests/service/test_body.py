@@ -16,13 +16,13 @@ from promptguard.service.body import (
     checked_flag,
     checked_model,
     checked_object,
-    is_bytes,
     name_of,
     poisoned_in,
     prose_in,
     read_json,
     with_stripped,
 )
+from promptguard.service.encoded import is_bytes
 from promptguard.service.errors import ApiError
 
 LIMITS = Limits(max_messages=10, max_chars=50)

@@ -6,19 +6,16 @@ understand differently (repeated keys, keys in another case, another encoding) i
 
 from __future__ import annotations
 
-import base64
-import binascii
-import codecs
 import json
 import math
 import re
-import string
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from promptguard.config import ControllerConfig, ServiceConfig
 from promptguard.conversation import ComparableMessage, Role, without_lone_surrogates
 from promptguard.risk.ledger import STRIPPED
+from promptguard.service.encoded import decoded_text, is_bytes
 from promptguard.service.errors import ApiError
 
 Place = tuple[str | int, ...]
@@ -30,23 +27,6 @@ _IDENTIFIER = re.compile(r"[!-~\u00c0-\u02af\u0370-\u058f]{0,40}\Z")
 _WORDS = ("text", "refusal")
 # So many names in one list are words of a sentence.
 _LISTED_WORDS = 6
-_DATA_URL = re.compile(r"data:[\w/+.;=-]*;base64,(?=[A-Za-z0-9+/_\s=-]*\Z)")
-# What is taken is not given back: else a long run of blanks would be gone through once for each.
-_BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]{200,}+={0,2}\s*+\Z")
-# Encoded lines are broken after 64 or 76 characters; shorter ones are words.
-_LINE_CHARS = 40
-# A sentence without blanks (`Ignore_all_previous`): in data so many words in a row are no chance,
-# and windows with so many letters of one case are rare enough to look closer.
-_JOINED_WORDS = re.compile(
-    r"(?:(?:(?:[A-Z]|(?<![a-z]))[a-z]{2,20}(?![a-z])|(?<![A-Za-z])[A-Z]{2,20}(?![A-Za-z]))"
-    r"[\d_+/-]{0,3}){12}"
-)
-_WINDOW_CHARS = 256
-_WORDY_SHARE = 0.55
-_CASES = (string.ascii_lowercase.encode(), string.ascii_uppercase.encode())
-_PRINTABLE_SHARE = 0.95
-# What kind of bytes they are shows at the beginning; the rest may be megabytes.
-_HEAD_BYTES = 4096
 # What is taken apart by recursion, here and by the JSON encoder, must not be deeper.
 MAX_DEPTH = 100
 
@@ -232,7 +212,7 @@ def prose_in(value: object) -> tuple[list[str], bool]:
             if parsed is not None:
                 waiting.append(parsed)
             elif is_bytes(item):
-                text = _decoded(item)
+                text = decoded_text(item)
                 has_bytes = has_bytes or text is None
                 found += [text] if text else []
             elif not _IDENTIFIER.match(item):
@@ -244,26 +224,6 @@ def _words_in(items: Sequence[object]) -> list[str]:
     """Return the names in a list that are too many to be only names."""
     words = [item for item in items if isinstance(item, str) and item and _IDENTIFIER.match(item)]
     return words if len(words) >= _LISTED_WORDS else []
-
-
-def is_bytes(text: str) -> bool:
-    """Say whether a string is encoded data and not something to read."""
-    is_encoded = _DATA_URL.match(text) or _BASE64.match(text)
-    return is_encoded is not None and not _has_words(text)
-
-
-def _has_words(encoded: str) -> bool:
-    """Say whether what could be encoded data is, at some place, a sentence instead."""
-    if any(len(line) < _LINE_CHARS for line in encoded.split()[:-1]):
-        return True
-    letters = encoded.encode("ascii", "replace")
-    # Windows overlap by half, so that a sentence across an edge is seen whole in one.
-    for start in range(0, len(letters), _WINDOW_CHARS // 2):
-        piece = letters[start : start + _WINDOW_CHARS]
-        fewest = min(len(piece.translate(None, case)) for case in _CASES)
-        if fewest <= (1 - _WORDY_SHARE) * len(piece) and _JOINED_WORDS.search(piece.decode()):
-            return True
-    return False
 
 
 def poisoned_in(
@@ -357,35 +317,6 @@ def _is_deep(value: object) -> bool:
         if not level:
             return False
     return True
-
-
-def _decoded(text: str) -> str | None:
-    """Return the text that encoded data stands for, None where it is not text."""
-    payload = _DATA_URL.sub("", text, count=1)
-    try:
-        # Both alphabets of base64 are read, with padding or without.
-        raw = base64.b64decode(payload.translate({45: 43, 95: 47}) + "==", validate=False)
-    except (binascii.Error, ValueError):
-        return None
-    encoding = _encoding_of(raw[:_HEAD_BYTES])
-    return None if encoding is None else raw.decode(encoding, "replace")
-
-
-def _encoding_of(head: bytes) -> str | None:
-    """Return how bytes that begin like this are read as text, None where they are not text."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    elif head[1::2].count(0) > len(head) // 4:
-        encoding = "utf-16-le"
-    elif head[::2].count(0) > len(head) // 4:
-        encoding = "utf-16-be"
-    else:
-        # Encodings of one byte per letter are read so too, with a few gaps.
-        encoding = "utf-8-sig"
-    decoded = head.decode(encoding, "replace")
-    readable = sum(char.isprintable() or char.isspace() for char in decoded)
-    is_text = readable - decoded.count("\ufffd") >= _PRINTABLE_SHARE * len(decoded)
-    return encoding if is_text else None
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
