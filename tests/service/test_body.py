@@ -170,6 +170,15 @@ def test_a_place_with_half_a_surrogate_pair_can_be_told() -> None:
     assert name_of(("tools", 0, "\ud800")) == "tools[0].\ufffd"
 
 
+def test_a_key_that_is_a_sentence_is_no_origin() -> None:
+    """Origins are logged and stored where no text is."""
+    reading = Reading(limits=Limits(max_messages=9, max_chars=1000))
+    reading.side_text(ORDER, ("messages", 3, ORDER))
+    reading.content(ORDER, (ORDER, 0))
+    found = [(item.origin, item.place) for item in (*reading.messages, *reading.contents)]
+    assert found == [("messages[3].?", ("messages", 3, ORDER)), ("?[0]", (ORDER, 0))]
+
+
 def test_a_reading_sorts_texts_by_whose_they_are() -> None:
     """The developer's go to the prompt, empty ones are left out, the rest are messages."""
     reading = Reading(limits=LIMITS)

@@ -68,17 +68,16 @@ class Reading:
         if item.content:
             self.messages.append(item)
 
-    def side_text(self, value: object, place: Place, *, origin: str = "") -> None:
+    def side_text(self, value: object, place: Place) -> None:
         """Add the text of a field of a message as untrusted content."""
         text = self.prose(value, place)
-        self.message(Role.TOOL, text, place, origin=origin or name_of(place))
+        self.message(Role.TOOL, text, place, origin=_origin_of(place))
 
-    def content(self, value: object, place: Place, *, origin: str = "") -> None:
+    def content(self, value: object, place: Place) -> None:
         """Add the text of a field of the body as untrusted content."""
         text = self.prose(value, place)
-        origin = origin or name_of(place)
         self._check_length(text, place)
-        item = ComparableMessage.of(Role.TOOL, text, origin=origin, place=place)
+        item = ComparableMessage.of(Role.TOOL, text, origin=_origin_of(place), place=place)
         if item.content:
             self.contents.append(item)
 
@@ -186,6 +185,11 @@ def name_of(place: Place) -> str:
     """Return a place as clients write it: `messages[3].tool_calls[0]`."""
     parts = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in place]
     return without_lone_surrogates("".join(parts).removeprefix("."))
+
+
+def _origin_of(place: Place) -> str:
+    """Return a place as it may be logged and stored: a client's key can be a whole sentence."""
+    return name_of(tuple(s if isinstance(s, int) or _IDENTIFIER.match(s) else "?" for s in place))
 
 
 def prose_in(value: object) -> tuple[list[str], bool]:
