@@ -11,7 +11,6 @@ import click
 
 from promptguard.cli.labelled_data import (
     Reading,
-    configured_weights,
     conversation_section,
     data_options,
     jobs_or_default,
@@ -108,9 +107,10 @@ def _priors(
     benign: tuple[Case, ...], config: ControllerConfig, budgets: tuple[float, ...], jobs: int
 ) -> list[CalibratedPriors]:
     from promptguard.risk.ledger import mode_named
+    from promptguard.risk.weights import named_weights
     from promptguard.validation.calibrate import calibrate_priors
 
-    weights = configured_weights(config)
+    weights = named_weights(config.weights)
     mode = mode_named(config.policy.block_from or "CRITICAL")
     found = []
     for share in budgets:
@@ -122,11 +122,12 @@ def _priors(
 
 
 def _write(found: list[CalibratedPriors], config: ControllerConfig, out: Path) -> None:
+    from promptguard.risk.weights import named_weights
     from promptguard.validation.calibrate import with_budgets, write_weights
 
     judged = min(each.benign for each in found)
     note = f"budgets calibrated on {counted(judged, 'benign conversation')}"
-    write_weights(with_budgets(configured_weights(config), found, note), out)
+    write_weights(with_budgets(named_weights(config.weights), found, note), out)
 
 
 def _show_prompt(bounds: list[Conformal], *, as_json: bool) -> None:

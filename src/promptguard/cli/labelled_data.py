@@ -13,7 +13,6 @@ from promptguard.errors import DataError
 
 if TYPE_CHECKING:
     from promptguard.config import ControllerConfig
-    from promptguard.risk.weights import Weights
     from promptguard.validation.dataset import Case, Dataset, OnFault
     from promptguard.validation.score_trace import ScoreTrace
 
@@ -30,8 +29,8 @@ class Reading(TypedDict):
     sample: int | None
 
 
-def data_options(command: F) -> F:
-    """Add the options by which every command here reads its data."""
+def reading_options(command: F) -> F:
+    """Add the options that say how labelled data is read."""
     options = (
         click.option("--field", "fields", multiple=True, help="NAME=FIELD of the data."),
         click.option("--label-value", "labels", multiple=True, help="SPELLING=LABEL in the data."),
@@ -41,7 +40,6 @@ def data_options(command: F) -> F:
             default="continue",
             help="What to do with a line that cannot be read.",
         ),
-        click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the cores."),
         click.option(
             "--seed",
             type=int,
@@ -50,12 +48,18 @@ def data_options(command: F) -> F:
             help="Seed of whatever is drawn at random.",
         ),
         click.option("--sample", type=click.IntRange(min=1), help="Draw so many cases."),
-        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     )
     # Decorators are applied from the last to the first; help lists them as written here.
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def data_options(command: F) -> F:
+    """Add the options by which every command here reads its data and computes."""
+    jobs = click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the cores.")
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+    return reading_options(jobs(as_json(command)))
 
 
 def read_dataset(
@@ -83,13 +87,6 @@ def read_dataset(
     if not dataset.cases:
         raise DataError("There is nothing to judge in the data.")
     return dataset
-
-
-def configured_weights(config: ControllerConfig) -> Weights:
-    """Return the weights that a configuration uses."""
-    from promptguard.risk.weights import named_weights
-
-    return named_weights(config.weights)
 
 
 def score_traces(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION
+from promptguard.cli.labelled_data import Reading, read_dataset, reading_options
 from promptguard.cli.stored import config_option
 from promptguard.cli.terminal import plain
 from promptguard.counts import counted
 from promptguard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from promptguard.cli.labelled_data import Reading
     from promptguard.evaluators.prompts import EvaluationPrompt
     from promptguard.validation.prompt_versions import VersionComparison
 
@@ -131,18 +131,7 @@ def test(ctx: click.Context, model: str | None, as_json: bool) -> None:
 @click.option("--data", multiple=True, required=True, help="Labelled records; repeatable.")
 @click.option("--model", required=True, help="Judge, such as ollama/llama3.2.")
 @click.option("--type", "evaluation_type", help="Evaluation type, where A and B are files.")
-@click.option("--field", "fields", multiple=True, help="NAME=FIELD of the data.")
-@click.option("--label-value", "labels", multiple=True, help="SPELLING=LABEL in the data.")
-@click.option(
-    "--on-bad-line",
-    type=click.Choice(["continue", "stop"]),
-    default="continue",
-    help="What to do with a line that cannot be read.",
-)
-@click.option("--sample", type=click.IntRange(min=1), help="Draw so many records.")
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of whatever is drawn at random."
-)
+@reading_options
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 1),
@@ -174,7 +163,6 @@ def compare(
     records rightly, beyond chance (McNemar's p below --alpha). Exit code: 0; with
     --fail-on-regression 1 where B is worse; 3 on an error.
     """
-    from promptguard.cli.labelled_data import read_dataset
     from promptguard.config import EvaluationMode, load_settings
     from promptguard.validation.prompt_versions import (
         compare_versions,

@@ -13,7 +13,6 @@ from promptguard.cli import EXIT_CAUTION
 from promptguard.cli.calibrate import require_new
 from promptguard.cli.labelled_data import (
     Reading,
-    configured_weights,
     conversation_section,
     data_options,
     jobs_or_default,
@@ -71,6 +70,7 @@ def tune(
     Exit code: 0 where OUT was written, 1 where the present weights are kept.
     """
     from promptguard.config import load_settings
+    from promptguard.risk.weights import named_weights
     from promptguard.validation.calibrate import write_weights
     from promptguard.validation.tune import tune as fit
 
@@ -85,7 +85,7 @@ def tune(
         cases = (*cases, *_feedback(store_url, 1 + max((c.index for c in cases), default=-1)))
     traces = score_traces(cases, config, jobs_or_default(jobs))
     with counting("fitting", folds + 1) as on_fold:
-        tuned = fit(traces, configured_weights(config), seed=seed, folds=folds, on_fold=on_fold)
+        tuned = fit(traces, named_weights(config.weights), seed=seed, folds=folds, on_fold=on_fold)
     if tuned.is_better:
         write_weights(tuned.weights, Path(out))
     fitted = _temporal(cases, config) if temporal else None
