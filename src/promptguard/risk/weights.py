@@ -186,11 +186,7 @@ class Weights(_Part):
 
         Outside the fitted range the nearest point holds: no promise is made beyond the data.
         """
-        return Priors(
-            first=self._prior(share, "first"),
-            later=self._prior(share, "later"),
-            document=self._prior(share, "document"),
-        )
+        return Priors(**{kind: self._prior(share, kind) for kind in Priors.model_fields})
 
     def _prior(self, share: float, kind: str) -> float:
         # Shares lie orders of magnitude apart, so that their logarithms are interpolated.
@@ -209,11 +205,7 @@ class Weights(_Part):
         They were fitted with readers that speak against an attack in what is harmless.
         """
         most = self.modes.odds_of(Mode.CAUTIOUS) - _HAIR
-        return Priors(
-            first=min(priors.first, most),
-            later=min(priors.later, most),
-            document=min(priors.document, most),
-        )
+        return Priors(**{kind: min(prior, most) for kind, prior in priors})
 
     def for_rules_alone(self, priors: Priors, block_at: float) -> Weights:
         """Return the weights of an engine without the model, where the rules decide.
