@@ -11,6 +11,7 @@ from scripted_judges import LocalLikeJudge
 
 from promptguard.config import ControllerConfig
 from promptguard.evaluation import PromptGuard
+from promptguard.protocols import SessionLabel
 from promptguard.risk.ledger import STEERING, STRIPPED
 from promptguard.service.auth import key_hash
 from promptguard.service.routes.litellm import _replaced
@@ -234,6 +235,17 @@ def test_a_replay_under_a_preset_has_its_budget(asked: Any, budget: float | None
     """Where the settings name a budget, it would override the preset that was asked for."""
     config = ControllerConfig(false_positive_budget=0.05)
     assert ReplayRequest(**asked).over(config).false_positive_budget == budget
+
+
+async def test_a_note_with_half_a_character_does_not_hide_its_session(guarded) -> None:
+    """Whoever wrote it: a program that uses the library may put anything into a note."""
+    guard = await guarded()
+    await turn(guard, session_id="s", user_input="hello")
+    label = SessionLabel(verdict="attack", author="a", timestamp=1.0, note="odd \ud83d")
+    await guard.controller.put_label("s", label)
+    shown = await guard.client.get("/v1/sessions/s")
+    assert shown.status_code == 200
+    assert shown.json()["labels"][0]["note"] == "odd \ufffd"
 
 
 async def test_a_session_is_labelled_and_forgotten(guarded, tmp_path) -> None:

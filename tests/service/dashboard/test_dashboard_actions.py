@@ -191,6 +191,22 @@ async def test_a_label_is_recorded_before_and_after(tmp_path: Path) -> None:
         assert outcomes == ["begun", "false_alarm"]
 
 
+async def test_a_note_that_was_cut_within_a_character_can_be_shown() -> None:
+    """A browser counts an emoji as two characters, and its page takes no half of one."""
+    async with open_page() as site:
+        await site.controller.process_turn("s1", "hello")
+        opened = context_for(site)
+        visitor = opened.access.visitor(None)
+        assert visitor is not None
+        key = SessionKey(session_id="s1")
+        labels = SessionActions(context=opened, visitor=visitor, key=key)
+        await labels.build()
+        await labels.on_label(sent(["attack", "odd \ud83d"]))
+        (label,) = await site.controller.store.labels(key)
+        assert label.note == "odd ?"
+        assert labels.given.content.encode()
+
+
 async def test_the_audit_says_whose_session_was_labelled(tmp_path: Path) -> None:
     """Two tenants may have sessions of one name, and a webhook tells the label's tenant."""
     async with open_page() as site:

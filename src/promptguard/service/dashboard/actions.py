@@ -9,6 +9,7 @@ from markupsafe import Markup
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
+from promptguard.conversation import printable
 from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.service.auth import Scope
@@ -86,7 +87,8 @@ class SessionActions:
             verdict=verdict,
             author=self.visitor.name or "local",
             timestamp=self.context.clock(),
-            note=note[:_LONGEST_NOTE],
+            # A browser that cuts a note at its longest may cut a character in two.
+            note=printable(note[:_LONGEST_NOTE]),
         )
         try:
             await put_label(self.context, self.visitor, self.key, label)

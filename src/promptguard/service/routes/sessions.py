@@ -350,5 +350,8 @@ def _detail(
 def _label_view(label: SessionLabel) -> LabelView:
     """Return the public form of a label."""
     return LabelView(
-        verdict=label.verdict, author=label.author, timestamp=label.timestamp, note=label.note
+        verdict=label.verdict,
+        author=label.author,
+        timestamp=label.timestamp,
+        note=without_lone_surrogates(label.note),
     )
