@@ -162,6 +162,7 @@ def test_made_up_or_scarce_timing_says_nothing(profile: dict[str, SessionProfile
     [
         (ClientHints(typing_ms=200.0), True),
         (ClientHints(typing_ms=0.0), True),
+        (ClientHints(typing_ms=5e-324), True),
         (ClientHints(keystrokes=2), True),
         (ClientHints(typing_ms=15_000.0, keystrokes=70), False),
         (ClientHints(), False),

@@ -209,8 +209,9 @@ def _typing(ctx: TurnContext, tuning: _BehaviorTuning) -> float:
     if chars < tuning.min_typed_chars:
         return 0.0
     hints = ctx.client
+    # Multiplied and not divided: the time is the client's word, and may be next to nothing.
     is_fast = hints.typing_ms is not None and (
-        hints.typing_ms <= 0.0 or chars / (hints.typing_ms / 1000.0) > tuning.typed_chars_per_s
+        chars * 1000.0 > tuning.typed_chars_per_s * hints.typing_ms
     )
     is_pasted = hints.keystrokes is not None and hints.keystrokes < tuning.pasted_share * chars
     return 1.0 if is_fast or is_pasted else 0.0
