@@ -11,6 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from promptguard.conversation import without_lone_surrogates
 from promptguard.counts import counted
 from promptguard.verdict import Action, Mode, Span
 
@@ -31,7 +32,8 @@ def render(template: str, macro: str, *values: object) -> Markup:
     """Return one macro of a template as HTML; text among `values` is escaped."""
     module = _environment().get_template(f"{template}.html").module
     html: Markup = getattr(module, macro)(*values)
-    return html
+    # Half a surrogate pair, which a stored text may hold, can be sent to no browser.
+    return Markup(without_lone_surrogates(html))  # noqa: S704  escaped by the template
 
 
 def notice(text: str, kind: str = "info") -> Markup:
