@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from promptguard.conversation import messages_from
+from promptguard.conversation import Message, Role, messages_from
 from promptguard.errors import DataError
 from promptguard.state import Lock, ReplyKind, ReplyRecord, SessionState, excerpt_of
 from promptguard.turns.input import Content, TurnInput, steps_of
@@ -134,6 +136,17 @@ def test_messages_are_grouped_into_turns() -> None:
     assert steps[1].turn.contents == (Content(text="t"),)
     assert {step.turn.system for step in steps} == {"be kind"}
     assert steps[1].reply == "r"
+
+
+@pytest.mark.parametrize("role", [Role.TOOL, Role.ASSISTANT, Role.SYSTEM])
+def test_many_messages_of_one_turn_take_linear_time(role: Role) -> None:
+    """A context of eight megabytes holds so many; put together one by one they took a minute."""
+    asked = Message(role=Role.USER, content="hello")
+    messages = [asked, *[Message(role=role, content="a" * 30)] * 150_000, asked]
+    start = time.process_time()
+    first, last = steps_of(messages)
+    assert time.process_time() - start < 5
+    assert (len(first.turn.contents) or len(first.reply or "") or len(last.turn.system)) >= 20_000
 
 
 def test_the_same_transcript_gives_the_same_verdicts() -> None:

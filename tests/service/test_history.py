@@ -1,12 +1,14 @@
 """Resent, trimmed, regenerated, dropped and rewritten histories, compared with the store."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stored_values import make_entry
 
 from promptguard.conversation import ComparableMessage, Role, content_hash
-from promptguard.service.history import HistoryKind, compare, split_new, whole_turns
+from promptguard.service.history import HistoryKind, compare, split_new, steps_in, whole_turns
 from promptguard.state import TranscriptEntry
 from promptguard.verdict import Action, ContentFinding, Verdict
 
@@ -204,3 +206,13 @@ def test_what_was_stripped_is_remembered() -> None:
     with_content(entries, "tool", Action.STRIP)
     found = compare(said("u:A", "a:R1", "u:Q", "t:D", "a:R", "u:B"), entries)
     assert (found.kind, found.stripped) == ("intact", {content_hash("D")})
+
+
+def test_many_answers_to_one_message_take_linear_time() -> None:
+    """A body of eight megabytes held the service up for two seconds."""
+    asked, answer = said("u:hi")[0], ComparableMessage.of(Role.ASSISTANT, "a" * 4000)
+    messages = [asked, *[answer] * 5000, asked]
+    start = time.process_time()
+    first, _ = steps_in(compare(messages, ()), "", 10**9)
+    assert time.process_time() - start < 4
+    assert len(first.reply or "") > 5000 * 4000

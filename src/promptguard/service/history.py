@@ -15,7 +15,7 @@ from enum import StrEnum
 from promptguard.conversation import ComparableMessage, Role, content_hash
 from promptguard.service.verdicts import contents_of, is_stored_block
 from promptguard.state import TranscriptEntry
-from promptguard.turns.input import Content, Step, TurnInput
+from promptguard.turns.input import Content, OpenTurn, Step, TurnInput
 from promptguard.verdict import ContentFinding
 
 _EMPTY = content_hash("")
@@ -321,24 +321,16 @@ def steps_in(comparison: Comparison, system: str, max_chars: int) -> list[Step]:
 
 def _imported(messages: Sequence[ComparableMessage]) -> list[Step]:
     """Return a history as turns; contents keep their origins."""
-    steps: list[Step] = []
-    opening: list[Content] = []
+    # What stands before the first user message, an assistant's included, nobody asked for.
+    opening, turns = OpenTurn(), list[OpenTurn]()
     for item in messages:
         if item.role is Role.USER:
-            steps.append(_step_of(item))
-        elif not steps:
-            opening.append(content_of(item))
-        elif item.role is Role.ASSISTANT:
-            before = steps[-1].reply
-            reply = item.content if before is None else f"{before}\n{item.content}"
-            steps[-1] = replace(steps[-1], reply=reply)
+            turns.append(OpenTurn(text=item.content))
+        elif item.role is Role.ASSISTANT and turns:
+            turns[-1].replies.append(item.content)
         else:
-            turn = steps[-1].turn
-            more = replace(turn, contents=(*turn.contents, content_of(item)))
-            steps[-1] = replace(steps[-1], turn=more)
-    # What stands before the first user message, an assistant's included, nobody asked for.
-    first = [Step(turn=TurnInput(text="", contents=tuple(opening)))] if opening else []
-    return [*first, *steps]
+            (turns[-1] if turns else opening).contents.append(content_of(item))
+    return [turn.step() for turn in (opening, *turns) if turn is not opening or opening.contents]
 
 
 def _step_of(item: ComparableMessage) -> Step:

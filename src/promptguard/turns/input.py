@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from promptguard.conversation import Message, Role
 from promptguard.protocols import ClientHints
+from promptguard.turns.system_prompt import READ_CHARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,36 +48,44 @@ class Step:
     timestamp: float | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class OpenTurn:
+    """A turn as its messages come: put together once, or thousands take quadratic time."""
+
+    text: str = ""
+    system: str = ""
+    timestamp: float | None = None
+    contents: list[Content] = field(default_factory=list)
+    replies: list[str] = field(default_factory=list)
+
+    def step(self) -> Step:
+        """Return the turn, which is whole now, and the reply that followed."""
+        return Step(
+            turn=TurnInput(text=self.text, contents=tuple(self.contents), system=self.system),
+            reply="\n".join(self.replies) if self.replies else None,
+            timestamp=self.timestamp,
+        )
+
+
 def steps_of(messages: Sequence[Message]) -> tuple[Step, ...]:
     """Group messages into turns: each user message begins one.
 
     Tool results belong to the turn they follow, and before any user message they are a turn of
     their own. System messages are the developer's and hold from where they stand.
     """
-    steps: list[Step] = []
+    turns: list[OpenTurn] = []
     system = ""
     for message in messages:
+        is_tool, said = message.role is Role.TOOL, message.content
         if message.role is Role.SYSTEM:
-            # A later system message adds to the earlier ones and takes nothing back.
-            system = f"{system}\n{message.content}".strip()
-        elif message.role is Role.USER or (message.role is Role.TOOL and not steps):
-            steps.append(_first(message, system))
-        elif message.role is Role.TOOL:
-            turn = steps[-1].turn
-            more = replace(turn, contents=(*turn.contents, Content(text=message.content)))
-            steps[-1] = replace(steps[-1], turn=more)
-        elif message.role is Role.ASSISTANT and steps and message.content:
-            before = steps[-1].reply
-            reply = message.content if before is None else f"{before}\n{message.content}"
-            steps[-1] = replace(steps[-1], reply=reply)
-    return tuple(steps)
-
-
-def _first(message: Message, system: str) -> Step:
-    is_tool = message.role is Role.TOOL
-    turn = TurnInput(
-        text="" if is_tool else message.content,
-        contents=(Content(text=message.content),) if is_tool else (),
-        system=system,
-    )
-    return Step(turn=turn, timestamp=message.timestamp)
+            # A later system message adds to the earlier ones, as far as any of it is read.
+            system = f"{system}\n{said}".strip() if len(system) < READ_CHARS else system
+        elif message.role is Role.ASSISTANT:
+            if turns and said:
+                turns[-1].replies.append(said)
+        elif not is_tool or not turns:
+            text, stamp = "" if is_tool else said, message.timestamp
+            turns.append(OpenTurn(text=text, system=system, timestamp=stamp))
+        if is_tool:
+            turns[-1].contents.append(Content(text=said))
+    return tuple(turn.step() for turn in turns)
