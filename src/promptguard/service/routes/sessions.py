@@ -14,7 +14,7 @@ from promptguard.controller import Controller
 from promptguard.conversation import without_lone_surrogates
 from promptguard.errors import ConfigError, PromptGuardError, SessionNotFound
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
-from promptguard.queries import plain_id, plain_part
+from promptguard.queries import plain_id
 from promptguard.service.auth import Principal, Scope, permitted, principal_of
 from promptguard.service.errors import ApiError, error_responses
 from promptguard.service.intake import Intake
@@ -183,8 +183,7 @@ class SessionsApi:
             SessionQuery(
                 tenant=caller.tenant,
                 min_mode=Mode[query.min_mode],
-                # Ids are stored in their plain form; a part of one is asked for in the same.
-                contains=plain_part(query.contains),
+                contains=query.contains,
                 limit=query.limit,
                 offset=query.offset,
             )
