@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -66,18 +66,12 @@ def sessions(ctx: click.Context, config_file: str | None, tenant: str) -> None:
 def list_sessions(given: _Given, limit: int, min_mode: str, contains: str, as_json: bool) -> None:
     """List sessions, newest first."""
     from promptguard.protocols import SessionQuery
-    from promptguard.queries import plain_part
     from promptguard.risk.ledger import mode_named
 
-    query = SessionQuery(tenant=given.tenant, limit=limit, min_mode=int(mode_named(min_mode)))
-
-    async def read(store: SessionStore) -> tuple[SessionState, ...]:
-        # The service stores ids in their plain form, a program may store them as they are.
-        spelt = dict.fromkeys((contains, plain_part(contains)))
-        pages = [await store.sessions(replace(query, contains=text)) for text in spelt]
-        return next((page for page in pages if page), ())
-
-    found = with_stored(given.config_file, read)
+    query = SessionQuery(
+        tenant=given.tenant, limit=limit, min_mode=int(mode_named(min_mode)), contains=contains
+    )
+    found = with_stored(given.config_file, lambda store: store.sessions(query))
     if as_json:
         click.echo(json.dumps([_summary(state) for state in found], ensure_ascii=False))
     else:
