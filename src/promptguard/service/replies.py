@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from promptguard.controller import Controller
 from promptguard.errors import StoreError
@@ -18,7 +19,7 @@ from promptguard.service.lifecycle import Background
 from promptguard.service.logs import log
 from promptguard.service.telemetry import Telemetry
 from promptguard.service.wire import AnswerPart
-from promptguard.turns.replies import ReplyWatch, protected_in
+from promptguard.turns.replies import Protected, ReplyWatch, protected_in
 
 JUDGE_EVERY_CHARS = 200
 # Up to here an answer is read in less time than it takes to hand it to a thread and back.
@@ -114,8 +115,12 @@ class ReplyJudge:
         reached = judge.weights.modes.mode_for(admission.result.verdict.turn_risk)
         # The turn itself may be worse than what the session has shown before it.
         mode = max(admission.result.state.mode, reached)
-        protected = protected_in(admission.system, spoken=admission.spoken)
-        return ReplyWatch(judge.instinct, mode, protected=protected)
+        return ReplyWatch(judge.instinct, mode, protected=self._protected)
+
+    @cached_property
+    def _protected(self) -> Protected:
+        # With what the user said it may be megabytes, and an answer have many choices.
+        return protected_in(self._admission.system, spoken=self._admission.spoken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
