@@ -10,7 +10,6 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from promptguard.controller import Controller
 from promptguard.errors import StoreError
@@ -67,6 +66,7 @@ class ReplyJudge:
         self._recorder = recorder
         self._admission = admission
         self._watches: dict[int, ReplyWatch] = {}
+        self._protected: Protected | None = None
 
     async def is_bad(self, answers: Sequence[str]) -> bool:
         """Say whether whole answers, one for each choice, are to be cut."""
@@ -115,12 +115,10 @@ class ReplyJudge:
         reached = judge.weights.modes.mode_for(admission.result.verdict.turn_risk)
         # The turn itself may be worse than what the session has shown before it.
         mode = max(admission.result.state.mode, reached)
+        # Once for all choices: what the user said may be megabytes.
+        if self._protected is None:
+            self._protected = protected_in(admission.system, spoken=admission.spoken)
         return ReplyWatch(judge.instinct, mode, protected=self._protected)
-
-    @cached_property
-    def _protected(self) -> Protected:
-        # With what the user said it may be megabytes, and an answer have many choices.
-        return protected_in(self._admission.system, spoken=self._admission.spoken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
