@@ -10,8 +10,8 @@ from labelled import CALM, HOSTILE, open_fake
 from promptguard.config import ControllerConfig
 from promptguard.controller import Controller
 from promptguard.conversation import Role
-from promptguard.protocols import SessionKey, SessionLabel
-from promptguard.state import TranscriptEntry
+from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
+from promptguard.state import SessionState, TranscriptEntry
 from promptguard.stores.memory import MemoryStore
 from promptguard.testing import ManualClock
 from promptguard.turns.input import TurnInput
@@ -52,6 +52,30 @@ async def test_the_latest_verdict_counts_and_the_rest_is_left_alone() -> None:
     }
     assert sorted(case.index for case in found.cases) == [10, 11]
     assert found.without_text == 1
+
+
+async def test_a_session_is_one_case_while_others_are_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A service may go on writing, which moves sessions from one page of the list to the next."""
+    monkeypatch.setattr("promptguard.validation.dataset._PAGE", 1)
+    store = MemoryStore()
+    await talk(store, "one", HOSTILE)
+    await label(store, "one", "attack")
+    sessions, pages = store.sessions, 0
+
+    async def busy(query: SessionQuery) -> tuple[SessionState, ...]:
+        nonlocal pages
+        found = await sessions(query)
+        pages += 1
+        if pages == 1:
+            await talk(store, "newer", CALM)
+        return found
+
+    monkeypatch.setattr(store, "sessions", busy)
+    found = await labelled_sessions(store)
+    assert [case.id for case in found.cases] == ["default/one"]
+    assert pages > 2
 
 
 @pytest.mark.parametrize(

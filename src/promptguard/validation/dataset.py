@@ -208,12 +208,15 @@ async def labelled_sessions(store: SessionStore, *, first_index: int = 0) -> Fee
     A session is an attack where one of its turns is: a false alarm on another is no acquittal.
     """
     cases: list[Case] = []
-    without_text = 0
-    offset = 0
+    without_text = offset = 0
+    seen: set[SessionKey] = set()
     while page := await store.sessions(SessionQuery(tenant=None, limit=_PAGE, offset=offset)):
         offset += len(page)
         for state in page:
-            verdict = await _verdict(store, state)
+            # One that is saved meanwhile moves others from this page to the next.
+            is_known = _key(state) in seen
+            seen.add(_key(state))
+            verdict = None if is_known else await _verdict(store, state)
             if verdict is None:
                 continue
             messages = await _messages(store, state)
