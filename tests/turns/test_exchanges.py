@@ -96,6 +96,18 @@ def test_many_messages_without_an_answer_take_linear_time(role: str) -> None:
     assert len(found.text) + sum(map(len, found.contents)) >= 100_000 * 30
 
 
+def test_a_long_list_is_compared_with_a_long_session_in_linear_time() -> None:
+    """Nothing of it known: each exchange is looked up, and not searched for."""
+    given = [Exchange(text=f"{n}") for n in range(40_000)]
+    stored = [
+        RecordedTurn(digest=f"{n}", is_answered=True, verdict=None, withheld=frozenset())
+        for n in range(40_000)
+    ]
+    start = time.process_time()
+    assert len(unseen(given, stored)) == 40_000
+    assert time.process_time() - start < 3
+
+
 def test_what_the_application_said_is_kept_apart() -> None:
     """System messages are joined, wherever they stand, empty ones left out."""
     messages = said(("system", "a"), ("user", "hello"), ("system", ""), ("system", "b"))

@@ -163,12 +163,14 @@ def unseen(given: Sequence[Exchange], stored: Sequence[RecordedTurn]) -> tuple[E
         return tuple(given[-1:])
     # The longest overlap first: a message said several times also fits a shorter one.
     for count in range(min(len(digests), len(known)), 0, -1):
-        if digests[:count] == known[-count:]:
+        # The last one alone tells most beginnings from the end of the session.
+        if digests[count - 1] == known[-1] and digests[:count] == known[-count:]:
             new = tuple(given[count:])
             # The same words after an answer are said anew, unless the answer is in the list.
             is_alone = len(given) == 1 and given[0].reply is None
             return tuple(given) if is_alone and stored[-1].is_answered else new
-    return (*(e for e in given[:-1] if e.digest not in known), *given[-1:])
+    judged = frozenset(known)
+    return (*(e for e in given[:-1] if e.digest not in judged), *given[-1:])
 
 
 def without_withheld(messages: Sequence[T], withheld: Sequence[int]) -> list[T]:
