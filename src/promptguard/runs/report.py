@@ -30,7 +30,8 @@ class DataFile:
 class Configured:
     """A contender's settings as JSON, the weights behind them, and a hash of both.
 
-    Of the rules that they name, too; the hash is the settings' own where they name no file.
+    Of the rules that they name, too; the hash is the settings' own where they name no file. The
+    JSON leaves out the store, and passwords in addresses.
     """
 
     name: str
