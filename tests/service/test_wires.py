@@ -183,6 +183,15 @@ def test_all_that_an_answer_shows_is_watched() -> None:
     assert shown_in(7) == shown_in(None) == ""
 
 
+def test_a_call_that_comes_whole_with_its_first_event_is_watched() -> None:
+    """Some servers stream no pieces of its arguments."""
+    block = {"type": "tool_use", "id": "t", "name": "send", "input": {"text": "the secret"}}
+    event = {"type": "content_block_start", "index": 0, "content_block": block}
+    part = MessagesWire().event_reader().read(json.dumps(event))
+    assert part is not None
+    assert [choice.shown for choice in part.choices] == ['{"text": "the secret"}']
+
+
 def test_a_long_streamed_response_takes_linear_time() -> None:
     """What the client has got is put together only where it is cut; it took many seconds."""
     wire, item = ResponsesWire(), {"type": "message"}

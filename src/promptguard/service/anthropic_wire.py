@@ -193,7 +193,7 @@ class MessagesReader:
         if kind == "message_stop":
             return AnswerPart(is_last=True)
         part = mapping(body.get("delta") or body.get("content_block"))
-        shown = "".join(string(part.get(name)) for name in _SHOWN)
+        shown = _shown(part)
         if not shown:
             return AnswerPart()
         text = string(part.get("text"))
