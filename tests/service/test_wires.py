@@ -183,6 +183,11 @@ def test_all_that_an_answer_shows_is_watched() -> None:
     assert shown_in(7) == shown_in(None) == ""
 
 
+def test_arguments_that_are_no_string_are_watched_too() -> None:
+    """Some servers send them as the object that they are."""
+    assert shown_in({"function": {"arguments": {"to": "Köln"}}}) == '{"to": "Köln"}'
+
+
 def test_a_call_that_comes_whole_with_its_first_event_is_watched() -> None:
     """Some servers stream no pieces of its arguments."""
     block = {"type": "tool_use", "id": "t", "name": "send", "input": {"text": "the secret"}}

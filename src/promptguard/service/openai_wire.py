@@ -328,6 +328,10 @@ def shown_in(value: object) -> str:
         return "".join(shown_in(part) for part in value)
     if isinstance(value, Mapping):
         texts = [value.get(name) for name in _SHOWN_TEXTS]
-        own = "".join(text for text in texts if isinstance(text, str))
+        own = "".join(
+            text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+            for text in texts
+            if isinstance(text, (str, Mapping))
+        )
         return own + shown_in(value.get("function")) + shown_in(value.get("custom"))
     return value if isinstance(value, str) else ""
