@@ -384,6 +384,16 @@ async def test_the_async_guard_decides_alike() -> None:
     assert [verdict.is_flagged for verdict in found] == [False, True]
 
 
+async def test_one_list_judged_twice_at_once_counts_once() -> None:
+    """As it does when it is judged again later."""
+    talk = [user(HARMLESS), assistant(CLEAN), user(LATER)]
+    store = MemoryStore()
+    async with AsyncGuard(store=store) as guard:
+        results = await asyncio.gather(*(guard.judge(talk, "s") for _ in range(3)))
+        assert [result.verdict.turn for result in results] == [2, 2, 2]
+        assert len(await store.transcript(SessionKey(session_id="s"))) == 3
+
+
 async def test_turns_of_one_session_at_once_are_all_recorded() -> None:
     """None is lost where several tasks write."""
     async with AsyncGuard() as guard:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from promptguard.config import ControllerConfig, load_settings
 from promptguard.controller import Controller
@@ -73,6 +74,7 @@ class AsyncGuard:
         self._given_judge = judge
         self._controller = Controller(chosen, store=store, judge=judge, clock=clock)
         self._judged: OrderedDict[bytes, _Judged] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @classmethod
     def from_settings(cls, path: str | Path | None = None) -> Self:
@@ -98,7 +100,9 @@ class AsyncGuard:
         if session_id is None:
             judged = await self._judge_whole(exchanges, told)
         else:
-            judged = await self._judge_session(exchanges, told, session_id)
+            # One after the other: a list that is judged twice at once must count once.
+            async with self._locks.setdefault(session_id, asyncio.Lock()):
+                judged = await self._judge_session(exchanges, told, session_id)
         return replace(judged.result, withheld=self._withheld(exchanges, judged.stripped))
 
     async def judge_content(
@@ -109,7 +113,8 @@ class AsyncGuard:
         Keeps no session. Where it cannot be judged, `on_evaluator_error` decides.
         """
         try:
-            return await asyncio.to_thread(self._content, text, task, origin)
+            contents, judge = (Content(text=text, origin=origin),), self._controller.judge.contents
+            return (await asyncio.to_thread(judge.judge, contents, task))[0]
         except (EvaluationError, ModelError) as error:
             return self._unjudged_content(origin, error)
 
@@ -212,7 +217,9 @@ class AsyncGuard:
         """
         names = prefix_hashes(exchanges, system)
         known = next((n for n in range(len(names), 0, -1) if names[n - 1] in self._judged), 0)
-        judged = self._remembered(names[known - 1]) if known else None
+        judged = self._judged[names[known - 1]] if known else None
+        if judged is not None:
+            self._judged.move_to_end(names[known - 1])
         for index in range(known, len(exchanges)):
             fresh = SessionState(session_id=f"list-{names[0].hex()}")
             state = _after(exchanges[index - 1], judged) if judged else fresh
@@ -227,10 +234,6 @@ class AsyncGuard:
                 self._remember(names[index], judged)
         assert judged is not None  # there is always one exchange
         return judged
-
-    def _remembered(self, name: bytes) -> _Judged:
-        self._judged.move_to_end(name)
-        return self._judged[name]
 
     def _remember(self, name: bytes, judged: _Judged) -> None:
         self._judged[name] = judged
@@ -264,9 +267,6 @@ class AsyncGuard:
         protected = protected_in(system or self.config.system_prompt, spoken=spoken)
         instinct = self._controller.judge.instinct
         return judge_reply(text, instinct, mode=state.mode, protected=protected)
-
-    def _content(self, text: str, task: str, origin: str) -> ContentFinding:
-        return self._controller.judge.contents.judge((Content(text=text, origin=origin),), task)[0]
 
     def _unjudged_content(self, origin: str, error: Exception) -> ContentFinding:
         """Return what the policy says of a content that no judge could judge."""
