@@ -271,7 +271,8 @@ async def test_what_cannot_be_closed_keeps_nothing_else_open(guarded) -> None:
     async def closes() -> None:
         closed.append("store")
 
-    async with replace(guard.service.lifecycle, closers=(fails, closes)).run():
+    bare = replace(guard.service.lifecycle, starters=(), jobs=(), closers=(fails, closes))
+    async with bare.run():
         pass
     assert closed == ["store"]
 
