@@ -72,13 +72,13 @@ def test_the_turn_in_its_context_is_passed_on() -> None:
     result = context(current_turn(context=reading))
     assert result.score == pytest.approx(0.42)
     assert result.parts["session"] == 0.9
-    assert result.reason == "serves an attack 0.42 over 7 turns, older turns cut"
+    assert result.reason == "serves an attack 0.42 in the light of the talk, older turns cut"
 
 
-def test_a_first_turn_is_one_turn() -> None:
-    """What was seen is counted as one says it."""
+def test_a_first_turn_has_no_talk_before_it() -> None:
+    """How many turns were seen stands in the parts."""
     reading = ContextReading(turn=0.42, session=0.42, turns=1, is_truncated=False)
-    assert context(current_turn(context=reading)).reason == "serves an attack 0.42 over 1 turn"
+    assert context(current_turn(context=reading)).reason == "serves an attack 0.42"
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))

@@ -240,10 +240,7 @@ class Endpoint:
             raise
 
     def _measured(
-        self,
-        outcome: httpx.Response | ProviderError,
-        measure: Measure,
-        breaker: CircuitBreaker,
+        self, outcome: httpx.Response | ProviderError, measure: Measure, breaker: CircuitBreaker
     ) -> Attempt:
         """Return status and cost of an attempt, and count it at the breaker."""
         if isinstance(outcome, ProviderError):
@@ -270,10 +267,11 @@ class Endpoint:
             return None
         if isinstance(outcome, ProviderError):
             return delay_s(attempt, None, self._seams.random)
-        asked_s = retry_after_of(outcome.headers)
-        if not is_retryable(status) or (asked_s or 0.0) > self._config.timeout_s:
+        if not is_retryable(status):
             return None
-        return delay_s(attempt, asked_s, self._seams.random)
+        asked_s = retry_after_of(outcome.headers)
+        is_long = (asked_s or 0.0) > self._config.timeout_s
+        return None if is_long else delay_s(attempt, asked_s, self._seams.random)
 
     async def _begin(self, request: _Request) -> httpx.Response:
         client = self._client()

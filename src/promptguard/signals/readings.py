@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from promptguard.counts import counted
 from promptguard.errors import DataError
 from promptguard.model.network import sigmoid
 from promptguard.model.reading import MessageReading
@@ -191,8 +190,9 @@ def context(ctx: TurnContext) -> SignalScore:
     reading = ctx.context
     if reading is None:
         return SignalScore(name="context", score=0.0)
+    talk = " in the light of the talk" if reading.turns > 1 else ""
     cut = ", older turns cut" if reading.is_truncated else ""
-    reason = f"serves an attack {reading.turn:.2f} over {counted(reading.turns, 'turn')}{cut}"
+    reason = f"serves an attack {reading.turn:.2f}{talk}{cut}"
     parts = {"turns": float(reading.turns), "session": reading.session}
     return SignalScore(name="context", score=reading.turn, reason=reason, parts=parts)
 

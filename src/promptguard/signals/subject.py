@@ -140,6 +140,8 @@ def system_rules(ctx: TurnContext) -> SignalScore:
     """
     rules = _rule_terms(ctx.rules)
     shared = ctx.subjects.now.terms & rules
+    if not shared:
+        return SignalScore(name="system_rules", score=0.0)
     score = min(1.0, len(shared) / _ENOUGH)
     reason = f"{counted(len(shared), 'term')} of what the prompt protects"
     return SignalScore(name="system_rules", score=score, reason=reason)
