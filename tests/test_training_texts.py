@@ -8,6 +8,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from promptguard.model.gloss import words_of
 from training.compose import Insertions, composed
 from training.prepare import early_turns, examples_of
 from training.slots import FRAMES, SLOT, inline, slot_pairs
@@ -28,6 +31,19 @@ def test_every_template_has_a_slot_and_inputs_of_both_kinds() -> None:
         assert SLOT not in entry["system"]
         assert min(len(entry["honest"]), len(entry["hijack"])) >= 7
         assert not set(entry["honest"]) & set(entry["hijack"])
+
+
+@pytest.mark.parametrize("path", sorted((CORPUS / "gloss").glob("*.tsv")), ids=lambda p: p.stem)
+def test_every_word_of_a_gloss_has_one_english(path: Path) -> None:
+    """What the table is looked up with is in small letters and without marks around it."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    entries = [line.split("\t") for line in lines]
+    assert {len(entry) for entry in entries} == {2}
+    assert len(dict(entries)) == len(entries)
+    for word, english in entries:
+        assert words_of(word) == word.split(), word
+        assert english.isascii(), word
+        assert 1 <= len(english.split()) <= 3, word
 
 
 def test_a_pair_differs_in_its_input_and_stays_on_one_side() -> None:

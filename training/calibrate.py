@@ -18,17 +18,22 @@ import hashlib
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
 from promptguard.model.artifact import MESSAGE_OUTPUTS, OUTPUTS
+from training.score import auc, threshold_at
 
 FILES = (
     "quick.onnx", "thorough.onnx", "thorough.npz", "tokenizer.json", "word_pairs.npz", "gloss.npz",
 )  # fmt: skip
 BENIGN_ABOVE = 0.02
 PARTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # of the logits, that a gloss may get
+# Below it a gloss finds no further attack among the held-out messages, whatever its share is, and
+# most ordinary text lies there: reading it twice would double what it costs.
+FROM_LOGIT = -4.0
 Scores = dict[str, np.ndarray]
 LEAST_OF_A_SOURCE = 50  # a handful of records must not decide a proportion
 BASES = {
@@ -120,12 +125,14 @@ def load_part(folder: Path, name: str) -> Scores:
 
 def with_gloss(scores: Scores, share: float) -> Scores:
     """Return the scores with the gloss mixed in, as the readers do; without one nothing changes."""
-    mixed = {
-        f"{reader}_{head}": (1 - share) * scores[f"{reader}_{head}"]
-        + share * scores[f"{reader}_gloss_{head}"]
-        for reader in ("quick", "thorough")
-        for head in ("message", "context")
-    }
+    mixed = {}
+    for head, outputs in (("message", 1), ("context", 2)):
+        # The quick reader's own reading decides whether a gloss is read at all.
+        own = scores[f"quick_{head}"][:, :outputs].max(axis=1, keepdims=True)
+        part = np.where(own >= FROM_LOGIT, share, 0.0)
+        for reader in ("quick", "thorough"):
+            logits, gloss = scores[f"{reader}_{head}"], scores[f"{reader}_gloss_{head}"]
+            mixed[f"{reader}_{head}"] = (1 - part) * logits + part * gloss
     return scores | mixed
 
 
@@ -140,20 +147,47 @@ def load_scores(folder: Path) -> Scores:
 
 def gloss_share(held: Scores) -> float:
     """Return the share of the logits that a gloss gets: the one with the least loss on messages."""
-    is_glossed = (held["quick_gloss_message"] != held["quick_message"]).any(1)
-    picked = is_glossed & (held["task"] == "message") & ~held["is_dev"]
+    picked = glossed(held, "message")
     labels = held["attack"][picked]
     # Languages count alike, since a gloss is good in one and poor in another.
     weights = weights_of(held["lang"][picked], labels)
     losses = {}
     for share in PARTS:
-        mixed = with_gloss(held, share)
-        values = np.stack([mixed[f"{r}_message"][picked, 0] for r in ("quick", "thorough")], 1)
+        values = logits(with_gloss(held, share), "message", picked)
         found = fitted(values, labels, weights)
         odds = values @ found[:-1] + found[-1]
         losses[share] = round(float((weights * (np.logaddexp(0, odds) - labels * odds)).sum()), 4)
     print(f"{int(picked.sum())} messages with a gloss, loss by its share: {losses}")
     return min(losses, key=lambda share: losses[share])
+
+
+def glossed(held: Scores, task: str) -> np.ndarray:
+    """Return which held-out examples of a task have a gloss."""
+    has_gloss = (held[f"quick_gloss_{task}"] != held[f"quick_{task}"]).any(1)
+    found: np.ndarray = has_gloss & (held["task"] == task) & ~held["is_dev"]
+    return found
+
+
+def logits(scores: Scores, task: str, picked: np.ndarray) -> np.ndarray:
+    """Return both readers' logits of an attack, a column each."""
+    return np.stack([scores[f"{reader}_{task}"][picked, 0] for reader in ("quick", "thorough")], 1)
+
+
+def report_shares(held: Scores, calibration: dict[str, dict[str, dict[str, float]]]) -> None:
+    """Print what each share of the gloss gives, by the blend that is written."""
+    for task, output in (("message", "attack"), ("context", "turn")):
+        picked = glossed(held, task)
+        is_attack = held["attack"][picked] == 1
+        both = calibration[output]["both"]
+        for share in PARTS:
+            values = logits(with_gloss(held, share), task, picked)
+            odds = values @ np.array([both["quick"], both["thorough"]])
+            attacks, innocent = odds[is_attack], odds[~is_attack]
+            at1, at5 = ((attacks > threshold_at(innocent, part)).mean() for part in (0.01, 0.05))
+            print(
+                f"{task} {share}: AUC {auc(attacks, innocent):.3f}, "
+                f"recall at 1 % {at1:.3f}, at 5 % {at5:.3f}"
+            )
 
 
 def main() -> None:
@@ -163,12 +197,15 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--version", required=True)
     parser.add_argument("--data", type=Path, required=True, help="manifest of the prepared data")
+    parser.add_argument("--gloss", type=float, help="its share, else the one with the least loss")
+    parser.add_argument("--scale", type=float, default=1.0, help="of what has a gloss, if kept")
+    parser.add_argument("--keep", nargs="+", default=[], help="outputs that stay as they are")
     options = parser.parse_args()
-    held = load_scores(options.scores)
-    gloss = gloss_share(held)
-    held = with_gloss(held, gloss)
+    unmixed = load_scores(options.scores)
+    gloss = gloss_share(unmixed) if options.gloss is None else options.gloss
+    held = with_gloss(unmixed, gloss)
     halves = [held["is_dev"], ~held["is_dev"] & (held["lang"] != "en")]
-    manifest = {
+    manifest: dict[str, Any] = {
         "name": "promptguard-readers",
         "version": options.version,
         "license": "Apache-2.0",
@@ -177,9 +214,15 @@ def main() -> None:
         "calibration": {},
         "thresholds": {},
         "data": json.loads(options.data.read_text())["sources"],
-        "gloss": {"share": gloss, "scale": 1.0},
+        "gloss": {"share": gloss, "scale": options.scale, "from_logit": FROM_LOGIT},
     }
+    path = options.model / "manifest.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if options.keep else {}
     for name in OUTPUTS:
+        if name in options.keep:
+            for part in ("calibration", "thresholds"):
+                manifest[part][name] = before[part][name]
+            continue
         values, labels, sources, kept = columns(name, held)
         weights = weights_of(sources, labels)
         alone = fitted(values[:, :1], labels, weights)
@@ -197,7 +240,8 @@ def main() -> None:
         bar = threshold(odds[innocent], weights[innocent])
         manifest["thresholds"][name] = round(float(1 / (1 + np.exp(-bar))), 4)
         print(f"{name}: {len(labels)} examples, alone {alone.round(3)}, both {both.round(3)}")
-    (options.model / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    report_shares(unmixed, manifest["calibration"])
+    path.write_text(json.dumps(manifest, indent=1) + "\n")
 
 
 if __name__ == "__main__":

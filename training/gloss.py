@@ -3,16 +3,18 @@
     python -m training.gloss DATA/parallel.jsonl.gz src/promptguard/data/model/gloss.npz
 
 Words are tied by IBM's first translation model in both directions, as in `training.glossary`; each
-word of another language gets the English word it is tied to most. Hazards are rare in everyday
-sentence pairs: the single words of the shipped concept lists stand for an English word of their
-concept. Of Chinese, Japanese and Thai, which are written without spaces, runs of a few characters
-take the place of words.
+word of another language gets the English word it is tied to most. Of Chinese, Japanese and Thai,
+which are written without spaces, runs of a few characters take the place of words. Hazards are rare
+in everyday sentence pairs, and rare words are tied to the wrong ones: what was written by hand in
+`corpus/gloss`, a file a language, goes before what was learned, and the single words of the shipped
+concept lists, each for an English word of its concept, stand in for what is in neither.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -20,10 +22,15 @@ from pathlib import Path
 
 import numpy as np
 
-from promptguard.model.gloss import UNSPACED, hash_of, runs_of, words_of
+from promptguard.model.gloss import UNSPACED, hash_of, runs_of, spelled, words_of
 from training.glossary import concept_terms, distinct_words, ties_of
 from training.records import read
 
+# The most characters of a unit that is learned; what is written by hand may be longer.
+LEARNED = {"ja": 4, "th": 9, "zh": 4}
+WRITTEN = {"th"}  # by hand alone
+# A particle and the beginning of the next word are no unit, however common they are together.
+STRADDLES = re.compile("[のをがはにでともへや][^\u3040-\u309f]")
 PAIRS, LONGEST = 60_000, 22  # sentence pairs of a language, words of a sentence
 MOST = 24_000  # words of a language, the most frequent ones
 LEAST_COUNT = 2
@@ -35,6 +42,7 @@ UNSPACED_PAIRS, UNSPACED_LONGEST, UNSPACED_COUNT = 30_000, 40, 6
 FRAGMENT = 0.9
 # Vietnamese writes a space after each syllable: two of them are mostly one word.
 SYLLABIC, PAIR_COUNT = {"vi"}, 4
+AUTHORED = Path(__file__).parent / "corpus" / "gloss"
 Split = Callable[[str], list[str]]
 
 
@@ -60,7 +68,9 @@ def splitter_of(texts: Iterable[str], longest: int) -> Split:
     kept = {
         gram
         for gram, count in counts.items()
-        if count >= UNSPACED_COUNT and within.get(gram, 0) < FRAGMENT * count
+        if count >= UNSPACED_COUNT
+        and within.get(gram, 0) < FRAGMENT * count
+        and not STRADDLES.match(gram)
     }
     return lambda text: [gram for gram in grams_of(text, longest) if gram in kept]
 
@@ -100,8 +110,8 @@ def learned_of(lang: str, pairs: list[tuple[str, str]], rng: random.Random) -> d
         return tied(rng.sample(pairs, min(PAIRS, len(pairs))))
     short = [pair for pair in pairs if len(pair[1]) <= UNSPACED_LONGEST]
     chosen = rng.sample(short, min(UNSPACED_PAIRS, len(short)))
-    split = splitter_of([text for _, text in chosen], UNSPACED[lang])
-    return tied(chosen, split, UNSPACED_LONGEST * UNSPACED[lang])
+    split = splitter_of([text for _, text in chosen], LEARNED[lang])
+    return tied(chosen, split, UNSPACED_LONGEST * LEARNED[lang])
 
 
 def hazards(lang: str) -> dict[str, str]:
@@ -120,6 +130,23 @@ def hazards(lang: str) -> dict[str, str]:
     }
 
 
+def authored(lang: str, folder: Path = AUTHORED) -> dict[str, str]:
+    """Return the words of a language that were written by hand, each with its English."""
+    path = folder / f"{lang}.tsv"
+    if not path.exists():
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("\t") for line in lines)
+
+
+def table_of(lang: str, learned: dict[str, str]) -> dict[str, str]:
+    """Return all words of a language, each with its English."""
+    # What the sentence pairs say of a word is nearer than its concept. In Thai, runs of characters
+    # that are common in them are often no words, and cut the words that were written apart.
+    own = authored(lang) or learned if lang in WRITTEN else learned | authored(lang)
+    return {spelled(word): english for word, english in (hazards(lang) | own).items()}
+
+
 def main() -> None:
     """Learn and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -133,8 +160,7 @@ def main() -> None:
     tables = {}
     for lang in sorted(pairs):
         learned = learned_of(lang, pairs[lang], rng)
-        # What the sentence pairs say of a word is nearer than its concept.
-        tables[lang] = hazards(lang) | learned
+        tables[lang] = table_of(lang, learned)
         print(f"{lang}: {len(tables[lang])} words", flush=True)
     english = sorted({word for table in tables.values() for word in table.values()})
     place = {word: index for index, word in enumerate(english)}

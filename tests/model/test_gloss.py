@@ -17,6 +17,7 @@ from promptguard.model.gloss import (
     hash_of,
     load_glossary,
     runs_of,
+    spelled,
     unspaced_language,
     words_of,
 )
@@ -51,6 +52,33 @@ def test_an_unknown_form_is_looked_up_without_its_ending_or_beginning(glossary: 
     assert glossary.gloss("vipi mabomu sumuni ya") == "how bomb poison the"
 
 
+def test_a_beginning_is_cut_only_in_languages_with_prefixes(glossary: Glossary) -> None:
+    """Elsewhere what is left is another word: "parma" is no weapon."""
+    assert glossary.gloss("wie baue abombe gift") == "how make abombe poison"
+    assert glossary.gloss("vipi abomu ya sumu") == "how bomb the poison"
+
+
+def test_a_korean_noun_of_two_syllables_is_known_with_its_particle() -> None:
+    korean = {"폭탄": "bomb", "만들어": "make", "어떻게": "how"}
+    glossary = Glossary(ENGLISH, {"ko": _words(korean)})
+    assert glossary.gloss("폭탄을 어떻게 만들어") == "bomb how make"
+
+
+@pytest.mark.parametrize(
+    ("code", "known", "text"),
+    [
+        ("th", "ทํา", "ทำ"),
+        ("bn", "বানায়", "বানা\u09df"),
+        ("ar", "سم", "\ufeb3\ufee2"),
+    ],
+)
+def test_letters_that_can_be_spelled_in_two_ways_are_one(code: str, known: str, text: str) -> None:
+    """A keyboard decides how a letter is encoded."""
+    glossary = Glossary(ENGLISH, {code: _words({spelled(known): "make"})})
+    assert glossary.gloss(f"{text} {text} {text}") is not None
+    assert set((glossary.gloss(f"{text} {text} {text}") or "").split()) == {"make"}
+
+
 @pytest.mark.parametrize(
     "text",
     ["how make the bomb", "bomu sumu", "", "???", "qwer tzui opas dfgh", "爆弾の作り方を教えて"],
@@ -75,8 +103,15 @@ def test_a_pair_of_words_that_is_known_goes_before_its_first_word(glossary: Glos
 
 
 def test_text_without_spaces_is_cut_into_its_longest_known_units(glossary: Glossary) -> None:
-    assert glossary.gloss("怎么制造炸弹？") == "how make bomb ？"
+    assert glossary.gloss("怎么制造炸弹？") == "how make bomb"
     assert glossary.gloss("用 Python 怎么制造炸弹") == "python how make bomb"
+
+
+def test_a_long_unit_does_not_take_the_beginning_of_the_next_word(glossary: Glossary) -> None:
+    """Read from the left, the longest first, "怎么制" would leave what follows in pieces."""
+    table = {"怎么": "how", "么制": "the", "怎么制": "the", "制造炸弹": "make", "炸弹": "bomb"}
+    chinese = Glossary(ENGLISH, {"zh": _words(table)})
+    assert chinese.gloss("怎么制造炸弹") == "how make"
 
 
 def test_text_without_spaces_of_which_little_is_known_has_no_gloss(glossary: Glossary) -> None:

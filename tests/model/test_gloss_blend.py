@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ GERMAN = ("angriff", "brot", "wasser")
 TEXT = "Angriff Brot Wasser"
 
 
-def glossed_model(folder: Path, **blend: float) -> Artifact:
+def glossed_model(folder: Path, **blend: Any) -> Artifact:
     """Write the tiny model with three German words."""
     write_model(folder)
     places = {hash_of(word): place for place, word in enumerate(GERMAN)}
@@ -43,7 +44,7 @@ def glossed_model(folder: Path, **blend: float) -> Artifact:
     manifest = json.loads(path.read_text(encoding="utf-8"))
     digest = hashlib.sha256((folder / "gloss.npz").read_bytes()).hexdigest()
     manifest["sha256"]["gloss.npz"] = digest
-    manifest["gloss"] = {"share": 0.25, "scale": 2.0} | blend
+    manifest["gloss"] = {"share": 0.25, "scale": 2.0, "from_logit": RESTING} | blend
     path.write_text(json.dumps(manifest), encoding="utf-8")
     return open_artifact(folder)
 
@@ -75,8 +76,7 @@ def test_the_users_turns_of_a_talk_are_read_with_their_glosses(
     ]
     own = Readers(open_artifact(readers.artifact.folder))  # the same files, nothing cached
     reading = own.read_context(talk, thorough=thorough)
-    bare = 2.0 * RESTING
-    assert reading.turn > sigmoid(bare)
+    assert reading.turn > sigmoid(2.0 * RESTING)
     assert GLOSS in reading.readers
     # What the assistant says is not glossed.
     quiet = [talk[0], talk[1], Message(role=Role.USER, content="Brot Wasser Brot")]
@@ -95,6 +95,17 @@ def test_replies_are_left_out_of_the_gloss_of_a_talk(
     said = (Role.USER, Role.ASSISTANT, Role.USER)
     readers.read_context([Message(role=role, content=TEXT) for role in said])
     assert [ASSISTANT in speakers for _, speakers in read] == [True, False]
+
+
+def test_what_is_plainly_innocent_is_read_without_a_gloss(tmp_path: Path) -> None:
+    """Reading every ordinary text twice would double its cost and find nothing."""
+    readers = Readers(glossed_model(tmp_path / "model", from_logit=RESTING + 1))
+    talk = [Message(role=Role.USER, content=TEXT)]
+    (reading,) = readers.read_messages([TEXT], thorough=True)
+    assert reading.readers == (QUICK, THOROUGH)
+    # It is scaled like what is read with one.
+    assert math.isclose(reading.attack, sigmoid(2.0 * RESTING), rel_tol=1e-5)
+    assert readers.read_context(talk).readers == (QUICK,)
 
 
 def test_english_is_read_as_it_stands(readers: Readers) -> None:
@@ -133,8 +144,10 @@ def test_a_glossary_that_fits_its_hash_and_is_none_is_an_error(tmp_path: Path) -
         Readers(open_artifact(folder)).read_messages([TEXT])
 
 
-@pytest.mark.parametrize("blend", [{"share": 1.5}, {"share": -0.1}, {"scale": 0.0}])
-def test_a_blend_out_of_range_is_refused(tmp_path: Path, blend: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "blend", [{"share": 1.5}, {"share": -0.1}, {"scale": 0.0}, {"from_logit": "low"}]
+)
+def test_a_blend_out_of_range_is_refused(tmp_path: Path, blend: dict[str, Any]) -> None:
     with pytest.raises(ModelError):
         glossed_model(tmp_path / "model", **blend)
 
@@ -142,4 +155,7 @@ def test_a_blend_out_of_range_is_refused(tmp_path: Path, blend: dict[str, float]
 def test_info_tells_how_much_a_gloss_counts(tmp_path: Path) -> None:
     folder = glossed_model(tmp_path / "model").folder
     done = CliRunner().invoke(cli, ["model", "info", "--folder", str(folder)])
-    assert "gloss: 25% of the logits of a text in another language, times 2" in done.output
+    assert (
+        "gloss: 25% of the logits of a text in another language, from -4 on; its logits times 2"
+        in done.output
+    )

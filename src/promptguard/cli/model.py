@@ -95,7 +95,7 @@ def describe(artifact: Artifact) -> Iterator[str]:
     if manifest.gloss is not None:
         yield (
             f"gloss: {manifest.gloss.share:.0%} of the logits of a text in another language, "
-            f"times {manifest.gloss.scale:g}"
+            f"from {manifest.gloss.from_logit:g} on; its logits times {manifest.gloss.scale:g}"
         )
     records = sum(manifest.data.values())
     yield f"trained on {counted(records, 'record')} of {counted(len(manifest.data), 'source')}"

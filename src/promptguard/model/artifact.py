@@ -27,8 +27,11 @@ class GlossBlend(BaseModel):
 
     share: float = Field(ge=0.0, le=1.0)
     """Of the logits, that the gloss has."""
-    scale: float = Field(default=1.0, gt=0.0)
-    """Of the mean: where two opinions differ it is too timid."""
+    scale: float = Field(gt=0.0)
+    """Of the logits of a text that has a gloss: what the readers know less well they read too
+    timidly, to either side."""
+    from_logit: float
+    """Of the quick reader's own reading: below it no gloss could make an attack of the text."""
 
 
 class Manifest(BaseModel):

@@ -1,8 +1,8 @@
 """English for the words of a text in another language, one by one.
 
 The readers know English best, so they also read a gloss of a text in another language: each word
-replaced by the English word that sentence pairs tie it to, in the order of the original. It is no
-translation, and its errors differ from those made on the original.
+replaced by the English word that sentence pairs or a writer tied it to, in the order of the
+original. It is no translation, and its errors differ from those made on the original.
 
 The table holds no words, only a hash of each with the index of its English word, so that 22
 languages take little memory.
@@ -11,6 +11,7 @@ languages take little memory.
 from __future__ import annotations
 
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,18 +24,25 @@ import numpy.typing as npt
 PUNCTUATION = "".join(map(chr, range(33, 48))) + ":;<=>?@[\\]^_`{|}~“”‘’«»„…–—،؛؟।॥·¿¡"
 # The language is told from the first words; a text that changes it later is read in the first.
 SHOWN_WORDS, MOST_WORDS = 60, 600
+LONGEST_WORD = 80
 LEAST_KNOWN = 0.4  # of the words, or the language is another one
 LEAST_WORDS = 3
 LEAST_STEM = 3
+# A Korean letter is a syllable, and most nouns have two.
+LEAST_SYLLABLES, _SYLLABLE = 2, re.compile("[\uac00-\ud7a3]")
 # A text in which English knows so many words is not looked up in twenty other tables.
 PLAINLY_ENGLISH = 0.85
 # Languages written without spaces, and the most characters of one of their units.
-UNSPACED = {"ja": 4, "th": 9, "zh": 4}
+UNSPACED = {"ja": 10, "th": 16, "zh": 6}
 MOST_UNSPACED = 1200  # characters
+UNKNOWN_COST = 2  # of a character in no unit, in units
 LEAST_UNSPACED = 0.25  # of the characters that are not blank
 LEAST_KANA = 0.08  # of a Japanese text in Han characters and kana
-# Endings and beginnings that may be cut off a word that is not known, the fewest letters first.
+# Beginnings and endings that may be cut off a word that is not known, the fewest letters first. Cut
+# elsewhere than in languages with prefixes, a beginning leaves another word.
+PREFIXED = {"ar", "id", "jv", "sw"}
 _CUTS = ((0, 1), (1, 0), (0, 2), (2, 0), (1, 1), (0, 3), (3, 0), (2, 1))
+_ENDINGS = tuple((front, back) for front, back in _CUTS if not front)
 _THAI, _KANA, _HAN = r"\u0e00-\u0e7f", r"\u3040-\u30ff", r"\u3005\u3400-\u9fff"
 _RUN = re.compile(f"[{_THAI}{_KANA}{_HAN}]+|[^\\s{_THAI}{_KANA}{_HAN}]+")
 _SCRIPTS = {name: re.compile(f"[{chars}]") for name, chars in
@@ -44,6 +52,12 @@ _SCRIPTS = {name: re.compile(f"[{chars}]") for name, chars in
 def words_of(text: str) -> list[str]:
     """Return the words of a text in small letters, without the marks around them."""
     return list(filter(None, (word.strip(PUNCTUATION) for word in text.lower().split())))
+
+
+def spelled(word: str) -> str:
+    """Return a word in the one spelling of its letters that the tables know."""
+    # A long pile of marks takes quadratic time to sort, and is no word.
+    return unicodedata.normalize("NFKC", word) if len(word) <= LONGEST_WORD else word
 
 
 def hash_of(word: str) -> int:
@@ -102,6 +116,8 @@ class Glossary:
         words = words_of(text)
         if not LEAST_WORDS <= len(words) <= MOST_WORDS:
             return None
+        if not text.isascii():
+            words = [spelled(word) for word in words]
         language = self.language_of(words[:SHOWN_WORDS])
         if language is None:
             return None
@@ -112,10 +128,11 @@ class Glossary:
         at = 0
         while at < len(words):
             is_pair = at < len(pairs) and both[at] >= 0
-            english = (
-                self.english[int(both[at])] if is_pair else self._english_for(words[at], table)
-            )
-            found.append(english)
+            if is_pair:
+                found.append(self.english[int(both[at])])
+            else:
+                cuts = _CUTS if language in PREFIXED else _ENDINGS
+                found.append(self._english_for(words[at], table, cuts))
             at += 2 if is_pair else 1
         return " ".join(found)
 
@@ -139,7 +156,7 @@ class Glossary:
             return None
         found: list[str] = []
         known = written = 0
-        for run, is_unspaced in runs_of(text):
+        for run, is_unspaced in runs_of(unicodedata.normalize("NFKC", text)):
             if is_unspaced:
                 units, covered = self._units(run, table, UNSPACED[language])
                 found += units
@@ -149,7 +166,7 @@ class Glossary:
         return " ".join(found) if found and known >= LEAST_KNOWN * written else None
 
     def _units(self, run: str, table: Words, longest: int) -> tuple[list[str], int]:
-        """Return the English of a run, its longest known unit first, and how much is known."""
+        """Return the English of a run cut into the fewest units, and how much of it is known."""
         sizes = range(min(longest, len(run)), 0, -1)
         # All places of one size are looked up at once.
         found = {
@@ -158,30 +175,39 @@ class Glossary:
                     [hash_of(run[at : at + size]) for at in range(len(run) - size + 1)],
                     dtype=np.uint32,
                 )
-            )
+            ).tolist()
             for size in sizes
         }
-        units, known, at = [], 0, 0
+        # The longest unit first would often begin a word with the end of the one before it.
+        costs, chosen = [0] * (len(run) + 1), [0] * len(run)
+        for at in range(len(run) - 1, -1, -1):
+            fits = (n for n in sizes if at + n <= len(run) and found[n][at] >= 0)
+            known = [(costs[at + size] + 1, -size) for size in fits]
+            unknown = (costs[at + 1] + UNKNOWN_COST, 0)
+            costs[at], size = min([*known, unknown])
+            chosen[at] = -size
+        units, covered, at = [], 0, 0
         while at < len(run):
-            size = next((n for n in sizes if at + n <= len(run) and found[n][at] >= 0), 0)
+            size = chosen[at]
             if size:
-                units.append(self.english[int(found[size][at])])
-            known += size
+                units.append(self.english[found[size][at]])
+            covered += size
             at += size or 1
-        return units, known
+        return units, covered
 
-    def _english_for(self, word: str, table: Words) -> str:
+    def _english_for(self, word: str, table: Words, cuts: Iterable[tuple[int, int]]) -> str:
         """Return the English of a word, or of its stem; an unknown word as it is."""
-        forms = [word, *_stems(word)]
+        forms = [word, *_stems(word, cuts)]
         found = table.find(np.array([hash_of(form) for form in forms], dtype=np.uint32))
         known = found[found >= 0]
         return self.english[int(known[0])] if len(known) else word
 
 
-def _stems(word: str) -> Iterable[str]:
-    for front, back in _CUTS:
+def _stems(word: str, cuts: Iterable[tuple[int, int]]) -> Iterable[str]:
+    least = LEAST_SYLLABLES if _SYLLABLE.match(word) else LEAST_STEM
+    for front, back in cuts:
         stem = word[front : len(word) - back]
-        if len(stem) >= LEAST_STEM and len(stem) >= len(word) // 2:
+        if len(stem) >= least and len(stem) >= len(word) // 2:
             yield stem
 
 

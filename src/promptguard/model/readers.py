@@ -131,8 +131,10 @@ class Readers:
         opening = self._tokens(system).ids if system else []
         quick, further = self._talk(said, opening, thorough)
         glossed = self._glossed_talk(kept, said)
+        is_read = glossed is not None and self._is_doubtful(quick)
         if glossed is not None:
-            other = self._talk(glossed, opening, thorough)
+            own = quick, further
+            other = self._talk(glossed, opening, thorough) if is_read else own
             quick, further = self._mixed(quick, other[0]), self._mixed(further, other[1])
         turn, session = self._blended(("turn", "session"), quick, further)
         return ContextReading(
@@ -140,7 +142,7 @@ class Readers:
             session=session,
             turns=sum(m.role is Role.USER for m in kept),
             is_truncated=shown_from(said, opening) > 0 or len(kept) < len(talk),
-            readers=_asked(further, is_glossed=glossed is not None),
+            readers=_asked(further, is_glossed=is_read),
         )
 
     def read_documents(
@@ -160,8 +162,9 @@ class Readers:
         read = self._read(text, thorough)
         quick, further = read.quick, read.further
         gloss = self._gloss(text)
+        is_read = gloss is not None and self._is_doubtful(quick[:1])
         if gloss is not None:
-            other = self._read(gloss, thorough)
+            other = self._read(gloss, thorough) if is_read else read
             quick, further = self._mixed(quick, other.quick), self._mixed(further, other.further)
         attack, manipulative, extractive, harmful = self._blended(MESSAGE_OUTPUTS, quick, further)
         alone = self.artifact.manifest.calibration["attack"].alone
@@ -180,7 +183,7 @@ class Readers:
             start=start,
             end=end,
             embedding=read.vector,
-            readers=_asked(read.further, is_glossed=gloss is not None),
+            readers=_asked(read.further, is_glossed=is_read),
         )
 
     def _read(self, text: str, thorough: bool) -> _Read:
@@ -209,6 +212,11 @@ class Readers:
     ) -> tuple[Floats, Floats | None]:
         quick, further = self._run(context_window(said, opening), thorough)
         return quick.context, None if further is None else further.context
+
+    def _is_doubtful(self, own: Floats) -> bool:
+        """Say whether a gloss could change anything; most ordinary texts are plain without one."""
+        blend = self.artifact.manifest.gloss
+        return blend is not None and float(own.max()) >= blend.from_logit
 
     def _gloss(self, text: str) -> str | None:
         glossary = self._open().glossary

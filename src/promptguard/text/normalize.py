@@ -70,10 +70,8 @@ _FANCY = re.compile(
 _FANCY_WORD = re.compile(rf"(?:[^\W\d_]|{_FANCY.pattern})+")
 # Formulas and blood groups have fewer in a row, short words are known by the vocabulary.
 _MIN_STYLED = 5
-_SPACES = re.compile(r"\s+")
 _OVERRIDES = re.compile("[\u202d\u202e]")
 _SOFT_ONLY = re.compile("[\u00ad\ufeff\ufe00-\ufe0f]+")
-_VOWELS = (("\u0e4d\u0e32", "\u0e33"), ("\u0ecd\u0eb2", "\u0eb3"))
 _MOST_MARKS = 30
 """How many combining marks may follow each other, as in Unicode's stream-safe format."""
 
@@ -265,7 +263,7 @@ def plain_letters_origins(text: str) -> list[Origin]:
 
 def nfkc(text: str) -> str:
     """Return NFKC of `text` in linear time, at most 30 marks on a letter."""
-    return _whole_vowels(unicodedata.normalize("NFKC", _thinned(text)))
+    return _nfkc(_thinned(text))
 
 
 def fold(text: str) -> str:
@@ -306,18 +304,13 @@ def _thinning(text: str) -> Iterator[Edit]:
 
 
 def _composed(text: str) -> str:
-    letters = text.translate(STYLED) if _FANCY.search(text) else text
-    return _whole_vowels(unicodedata.normalize("NFKC", letters))
+    return _nfkc(text.translate(STYLED) if _FANCY.search(text) else text)
 
 
-def _whole_vowels(text: str) -> str:
-    """Return a normalised text with the vowels that NFKC takes apart as Thai and Lao write them.
-
-    Else the tokenizer would drop half of one as an accent, and another word would be left.
-    """
-    for parts, vowel in _VOWELS:
-        text = text.replace(parts, vowel)
-    return text
+def _nfkc(text: str) -> str:
+    plain = unicodedata.normalize("NFKC", text)
+    # A Thai or Lao vowel stays whole: the readers' tokenizer drops its first half as an accent.
+    return plain.replace("\u0e4d\u0e32", "\u0e33").replace("\u0ecd\u0eb2", "\u0eb3")
 
 
 def _composing(text: str) -> Iterator[Edit]:
@@ -385,7 +378,7 @@ def _casefolding(text: str) -> Iterator[Edit]:
 
 
 def _squeezing(text: str) -> Iterator[Edit]:
-    for match in _SPACES.finditer(text):
+    for match in _ANY_SPACE.finditer(text):
         is_inner = match.start() > 0 and match.end() < len(text)
         if match[0] != " " or not is_inner:
             yield match.start(), match.end(), " " * is_inner
