@@ -6,28 +6,23 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
-    ValidationError,
     field_validator,
 )
 
 from promptguard.errors import ConfigError
-from promptguard.setting_faults import readable
+from promptguard.setting_faults import Section
 from promptguard.settings import read_source
 
 LOCAL_MODEL = "local"
-# pydantic builds inner sections with the same constructor, where the error must stay its own.
-_is_inner: ContextVar[bool] = ContextVar("is_inner", default=False)
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 # Callers may write a list; what is kept is a tuple, so that a configuration cannot change.
 Names = Annotated[
@@ -46,25 +41,7 @@ class EvaluationMode(StrEnum):
     CASCADE = "cascade"
 
 
-class _Settings(BaseModel):
-    # A misspelt name must not be without effect. docs/settings_page.py writes the docstrings out.
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    # Positional, so that a file's unknown setting "self" is told like any other.
-    def __init__(self, /, **values: Any) -> None:
-        is_inner = _is_inner.get()
-        token = _is_inner.set(True)
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            if is_inner:  # the outermost section knows the whole name of the setting
-                raise
-            raise ConfigError(f"Configuration: {readable(error, type(self))}") from None
-        finally:
-            _is_inner.reset(token)
-
-
-class PriceConfig(_Settings):
+class PriceConfig(Section):
     """What a model costs, in US dollars per million tokens."""
 
     input: float = Field(ge=0)
@@ -73,10 +50,10 @@ class PriceConfig(_Settings):
     """Price of what is answered."""
 
 
-class EndpointConfig(_Settings):
+class EndpointConfig(Section):
     """How LLM endpoints are called, by judges and providers alike."""
 
-    base_urls: Annotated[dict[str, str], _SORTED] = {}
+    base_urls: Annotated[dict[str, str], _SORTED] = Field(default={})
     """Address per provider name, over the built-in table (`ollama`, `openai`, ...)."""
     timeout_s: float = Field(default=30.0, gt=0, le=600)
     """Longest wait for one call."""
@@ -86,11 +63,11 @@ class EndpointConfig(_Settings):
     """Failures in a row after which an endpoint is left alone."""
     breaker_cooldown_s: float = Field(default=30.0, gt=0)
     """How long it is left alone."""
-    prices: Annotated[dict[str, PriceConfig], _SORTED] = {}
+    prices: Annotated[dict[str, PriceConfig], _SORTED] = Field(default={})
     """Price per model, by the name it is configured under, over the shipped table."""
 
 
-class CacheConfig(_Settings):
+class CacheConfig(Section):
     """Where judgements are kept."""
 
     path: str | None = None
@@ -101,7 +78,7 @@ class CacheConfig(_Settings):
     """Size above which the least recently used entries go."""
 
 
-class BudgetConfig(_Settings):
+class BudgetConfig(Section):
     """How much the cascade may spend on the LLM judge."""
 
     calls_per_session: int = Field(default=20, ge=0)
@@ -116,7 +93,7 @@ class BudgetConfig(_Settings):
     """Longest wait for one call."""
 
 
-class PromptGuardConfig(_Settings):
+class PromptGuardConfig(Section):
     """Evaluation of one prompt."""
 
     models: Names = (LOCAL_MODEL,)
@@ -129,7 +106,7 @@ class PromptGuardConfig(_Settings):
     """`single` asks the first model, `parallel` all, `cascade` the next one where in doubt."""
     on_partial: Literal["raise", "continue"] = "raise"
     """What happens when one of several evaluations fails."""
-    weights: Annotated[dict[str, float], _SORTED] = {}
+    weights: Annotated[dict[str, float], _SORTED] = Field(default={})
     """Weight per evaluation type, for the `weighted` strategy."""
     preset: Literal["strict", "balanced", "permissive"] = "balanced"
     """How much evidence the embedded judge takes: its false-positive budget."""
@@ -178,7 +155,7 @@ class PromptGuardConfig(_Settings):
         return (given,) if isinstance(given, str) else tuple(given)
 
 
-class PolicyConfig(_Settings):
+class PolicyConfig(Section):
     """What is done at which risk: the lowest range at which each action starts.
 
     Ranges have the names of the modes. A turn's own risk decides; what the session has shown adds
@@ -206,7 +183,7 @@ class PolicyConfig(_Settings):
     """Lock the session at a hard violation."""
 
 
-class TemporalSettings(_Settings):
+class TemporalSettings(Section):
     """The adaptive numbers of the Frozen Instinct Layer, such as `tune --temporal` fits them."""
 
     half_life_s: Annotated[float, Field(gt=0)] | None = None
@@ -217,7 +194,7 @@ class TemporalSettings(_Settings):
     """Harm score at which rising scores are an escalation."""
 
 
-class ControllerConfig(_Settings):
+class ControllerConfig(Section):
     """Following a conversation."""
 
     mode: Literal["enforce", "detect"] = "enforce"
@@ -264,7 +241,7 @@ class ControllerConfig(_Settings):
     """How the guarded model is called."""
 
 
-class KeyConfig(_Settings):
+class KeyConfig(Section):
     """One API key, stored as its hash."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
@@ -281,7 +258,7 @@ class KeyConfig(_Settings):
     """Requests under way at the same time; further ones get 429."""
 
 
-class WebhookConfig(_Settings):
+class WebhookConfig(Section):
     """Where events are sent."""
 
     url: str = Field(pattern=r"^https?://[^\s/?#@]+(/[^\s#]*)?$")
@@ -292,7 +269,7 @@ class WebhookConfig(_Settings):
     """What is sent: a blocked turn, poisoned content, a locked session, a reviewer's label."""
 
 
-class ServiceConfig(_Settings):
+class ServiceConfig(Section):
     """The HTTP service."""
 
     host: str = "127.0.0.1"
@@ -384,7 +361,7 @@ class ServiceConfig(_Settings):
         return places
 
 
-class Settings(_Settings):
+class Settings(Section):
     """A whole configuration file."""
 
     version: Literal[1] = 1

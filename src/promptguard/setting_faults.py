@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from promptguard.errors import ConfigError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _MOST_NEAR = 3
+# pydantic builds inner sections with the same constructor, where the error must stay its own.
+_is_inner: ContextVar[bool] = ContextVar("is_inner", default=False)
+
+
+class Section(BaseModel):
+    """Settings that belong together, whose faults are told as a ConfigError."""
+
+    # A misspelt name must not be without effect. docs/settings_page.py writes the docstrings out.
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    # Positional, so that a file's unknown setting "self" is told like any other.
+    def __init__(self, /, **values: Any) -> None:
+        is_inner = _is_inner.get()
+        token = _is_inner.set(True)
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            if is_inner:  # the outermost section knows the whole name of the setting
+                raise
+            raise ConfigError(f"Configuration: {readable(error, type(self))}") from None
+        finally:
+            _is_inner.reset(token)
 
 
 def readable(error: ValidationError, model: type[BaseModel]) -> str:
