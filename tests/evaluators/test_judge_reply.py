@@ -61,7 +61,7 @@ def test_what_begins_over_and_over_takes_no_time_by_its_number(piece: str) -> No
     start = time.process_time()
     with pytest.raises(NoVerdict):
         read(piece * (MAX_REPLY_CHARS // len(piece)))
-    assert time.process_time() - start < 0.4
+    assert time.process_time() - start < 0.6
 
 
 def test_prose_with_braces_hides_no_verdict() -> None:

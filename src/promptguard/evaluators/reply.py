@@ -12,8 +12,11 @@ from promptguard.conversation import without_lone_surrogates
 from promptguard.core.neutrosophic import Neutrosophic
 
 MAX_REPLY_CHARS = 65_536
-# Each costs a look at all that is before it; a reply with more of them has no verdict.
-_MOST_BROKEN = 1000
+# Characters read for objects that prove to be none; a reply with more of them has no verdict.
+_MOST_READ = 10 * MAX_REPLY_CHARS
+# Read before an object is nested too deep.
+_DEEP = 5000
+_COUNTED_FASTER = 200
 # As floats, so that an integer of any length is a number out of range and not a fault.
 _DECODER = json.JSONDecoder(parse_int=float)
 _THOUGHT = re.compile(r"<think(?:ing)?>(.*?)</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
@@ -101,13 +104,16 @@ def _planted(material: str) -> tuple[set[float], ...]:
 
 
 def _objects(text: str) -> Iterator[JsonObject]:
-    position, broken = text.find("{"), 0
-    while position >= 0 and broken < _MOST_BROKEN:
+    position, read = text.find("{"), 0
+    while position >= 0 and read < _MOST_READ:
         try:
             item, end = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):
+        except (json.JSONDecodeError, RecursionError) as error:
             # A brace of prose, or nesting too deep to parse; an object may begin at the next one.
-            end, broken = position + 1, broken + 1
+            end = position + 1
+            # The decoder also counts the lines before a fault, which is fast and yet adds up.
+            read += _DEEP if isinstance(error, RecursionError) else error.pos - position
+            read += position // _COUNTED_FASTER
         else:
             yield cast("JsonObject", item)
         position = text.find("{", end)
