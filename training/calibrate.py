@@ -32,8 +32,9 @@ FILES = (
 BENIGN_ABOVE = 0.02
 PARTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # of the logits, that a gloss may get
 # Below it a gloss finds no further attack among the held-out messages, whatever its share is, and
-# most ordinary text lies there: reading it twice would double what it costs.
-FROM_LOGIT = -4.0
+# much ordinary text lies there: reading it twice would double what it costs. From -5 on would do
+# for these; an attack in words that the reader does not know at all may lie a little lower.
+FROM_LOGIT = -6.0
 Scores = dict[str, np.ndarray]
 LEAST_OF_A_SOURCE = 50  # a handful of records must not decide a proportion
 BASES = {
