@@ -132,6 +132,8 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         self.systems = [r["system_ids"] for r in by_task["context"] if r["system_ids"]]
         self.innocent = [r["ids"] for r in by_task["message"] if not r["attack"]]
         self.size, self.seed = options.batch, seed
+        self.context_size = round(self.size * options.talks)
+        self.document_size = round(self.size * options.documents)
 
     def __iter__(self) -> Iterator[Step]:
         worker = torch.utils.data.get_worker_info()
@@ -159,7 +161,7 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
 
     def document_batch(self, rng: random.Random) -> Collated:
         """Return a batch of untrusted contents beside the user's request."""
-        rows = self.documents.draw(self.size // 3, rng)
+        rows = self.documents.draw(self.document_size, rng)
         found = []
         for row in rows:
             (_, task), (_, ids) = row["ids"]
@@ -170,7 +172,7 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
 
     def context_batch(self, rng: random.Random) -> Collated:
         """Return talks as they are, and attacks begun late, continued, or left behind."""
-        size = self.size // 2
+        size = self.context_size
         rows = self.talks.draw(int(size * TALKS), rng)
         rows += self.firsts.draw(int(size * (1 - TALKS - MADE)), rng)
         said: list[Turns] = [

@@ -156,6 +156,9 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=3600.0, help="the most a stage may take")
     parser.add_argument("--distil-seconds", type=float, help="likewise, for the stage `distil`")
     parser.add_argument("--batch", type=int, default=288)
+    parser.add_argument("--talks", type=float, default=1 / 2, help="to each message of a batch")
+    parser.add_argument("--documents", type=float, default=1 / 3, help="likewise")
+    parser.add_argument("--longest", type=int, help="leave out examples of more tokens")
     parser.add_argument("--pairs", type=int, default=192, help="translations of a step")
     parser.add_argument("--rate", type=float, default=6e-5)
     parser.add_argument("--quick-rate", type=float, default=2.5e-4)
@@ -196,6 +199,13 @@ def begun(options: Any, name: str, stored: str = "") -> Network:
         if isinstance(part, nn.Dropout):
             part.p = options.dropout
     return network.to(DEVICE)
+
+
+def short_enough(rows: list[Row], longest: int | None) -> list[Row]:
+    """Return the rows with at most so many tokens; long ones are most of what a step costs."""
+    if longest is None:
+        return rows
+    return [r for r in rows if sum(len(ids) for _, ids in r["ids"]) <= longest]
 
 
 def run(stage: str, options: Any, loaded: dict[str, Any]) -> None:
@@ -265,6 +275,8 @@ def main() -> None:
         if name not in cache:
             load = load_sentences if name in ("parallel", "prompts") else load_rows
             cache[name] = load(options.data / f"{name}.xz")
+            if name == "train":
+                cache[name] = short_enough(cache[name], options.longest)
         return cache[name]
 
     names = ("parallel", "prompts", "train", *options.sets)
