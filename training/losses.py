@@ -50,7 +50,11 @@ def translated_loss(network: Network, batch: list[Sentence]) -> Tensor:
 
 def judged(network: Network, step: Step) -> list[Tensor]:
     """Return the logits of each batch's task, one row per example; the first decides."""
-    pooled = network.pool_flat(step.flat)
+    return told(network, network.pool_flat(step.flat), step)
+
+
+def told(network: Network, pooled: Tensor, step: Step) -> list[Tensor]:
+    """Return the logits of each batch's task by the pooled windows of a step."""
     parts = pooled.split([len(batch.owner) for batch in step.batches])
     heads = {
         "message": network.message_head,

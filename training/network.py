@@ -136,13 +136,25 @@ class Network(nn.Module):
 
     def pool_flat(self, flat: Flat) -> Tensor:
         """Return what `pool` does for windows in one row, in the order they were given in."""
+        return self.upper_flat(self.lower_flat(flat, 0), flat, 0)
+
+    def lower_flat(self, flat: Flat, layers: int) -> Tensor:
+        """Return the tokens' states after so many of the lowest layers."""
         x = self.words(flat.ids) + self.places(flat.places + self.shape.first_place)
         x = self.dropout(self.norm(x + self.speakers(flat.speakers)))
-        biases = [self._bias(bucket, x) for bucket in flat.buckets]
-        for layer in self.layers:
-            x = layer.flat(x, flat.buckets, biases)
+        return self._through(x, flat, self.layers[:layers])
+
+    def upper_flat(self, x: Tensor, flat: Flat, layers: int) -> Tensor:
+        """Return the pooled windows by what `lower_flat` gave for as many layers."""
+        x = self._through(x, flat, self.layers[layers:])
         sums = x.new_zeros(len(flat.lengths), x.shape[1]).index_add_(0, flat.owner, x)
         return (sums / flat.lengths[:, None])[flat.back]
+
+    def _through(self, x: Tensor, flat: Flat, layers: nn.ModuleList) -> Tensor:
+        biases = [self._bias(bucket, x) for bucket in flat.buckets] if len(layers) else []
+        for layer in layers:
+            x = layer.flat(x, flat.buckets, biases)
+        return x
 
     def _bias(self, bucket: Bucket, x: Tensor) -> Tensor:
         bias = bucket.is_padding[:, None, None, :].to(x.dtype) * -1e4

@@ -4,7 +4,8 @@
 
 Stages, each resuming from what the ones before left in WORK: `align-thorough`, `thorough`,
 `align-quick`, `distil`, `score`. With `--start FOLDER` training goes on from the readers shipped
-there instead of the bases; the alignment may be left out then, `mean-thorough` and `mean-quick` put
+there instead of the bases; the alignment may be left out then, `further` trains without a GPU
+(`training.further`, with `--frozen` and `--share`), `mean-thorough` and `mean-quick` put
 the mean of a reader before and after in its place, and `changes-thorough` and `changes-quick` store
 what became of it small enough to travel (`training.changes`). The mean of the weights of two
 networks, one trained further from the other, is often better than either on sources that neither
@@ -33,6 +34,7 @@ from training.batches import stream
 from training.changes import changes_between
 from training.course import Course, optimiser_of, step_with
 from training.flat import mapped
+from training.further import distil_kept, keep_lower, train_upper
 from training.jobs import jobs_of, labels_of
 from training.losses import (
     Translations,
@@ -176,6 +178,9 @@ def options_from_command() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--frozen", type=int, help="train neither tables nor so many lowest layers")
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--drawn", type=int, default=400, help="steps that `further` draws")
+    parser.add_argument("--passes", type=int, default=3, help="over them, by the thorough reader")
+    parser.add_argument("--quick-passes", type=int, default=4, help="likewise, by the quick one")
     parser.add_argument("--sets", nargs="+", default=["dev", "held"])
     parser.add_argument("--scores", type=Path, help="where the stage `score` writes")
     return parser.parse_args()
@@ -228,6 +233,17 @@ def run(stage: str, options: Any, loaded: dict[str, Any]) -> None:
         base = begun(options, "quick").eval()
         translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed)
         distil(quick, thorough, base, loaded["train"](), translations, options)
+    elif stage == "further":
+        thorough, quick = (begun(options, name) for name in ("thorough", "quick"))
+        quick.freeze(0)
+        base = begun(options, "quick").eval()
+        kept = keep_lower(thorough, loaded["train"](), options)
+        train_upper(thorough, kept, options)
+        averaged(begun(options, "thorough"), thorough, options.share)
+        save_state(thorough, work / "thorough.pt")
+        translations = Translations(loaded["parallel"](), loaded["prompts"](), options.seed)
+        distil_kept(quick, thorough, base, kept, translations, options)
+        save_state(quick, work / "quick.pt")
     elif stage.startswith("mean-"):
         name = stage.removeprefix("mean-")
         network = begun(options, name, f"{name}.pt")

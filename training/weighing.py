@@ -30,6 +30,12 @@ SOURCE_BOOST = {
     "authored_pairs_hazards": 2.0, "authored_pairs_wrapped": 2.0, "authored_pairs_behaviours": 2.0,
     "authored_pairs_provoked": 2.0, "authored_planted": 3.0,
     "authored_data": 3.0, "authored_provoked": 1.5, "authored_requests": 2.0,
+    # Kinds of request that the readers up to 0.12.0 hardly knew, and talks that lead to them.
+    "authored_pairs_privacy": 2.0, "authored_pairs_secrets": 2.0, "authored_pairs_health": 2.0,
+    "authored_pairs_falsehoods": 2.0, "authored_pairs_conduct": 2.0, "authored_pairs_dignity": 2.0,
+    "authored_tongues_west": 2.0, "authored_tongues_east": 2.0,
+    "authored_kinds": 3.0, "authored_kinds_early": 2.0, "authored_mild": 4.0,
+    "authored_mild_early": 3.0,
     "hh_harmless_test": 1.5,  # what people, not models, say to draw an assistant into harm
 }  # fmt: skip
 # Ordinary use of every kind beside the attacks lifts recall at low false-positive rates most.
