@@ -172,6 +172,7 @@ async def test_could_not_judge_is_never_silently_safe(setting: str, action: Acti
     result = await controller.process_turn("s", "hello")
     assert result.action is action
     assert result.verdict.fault == "no model"
+    assert (result.reply_kind is ReplyKind.REFUSED) is (action is Action.BLOCK)
     stored = await controller.store.load(KEY)
     assert stored is not None
     assert (stored.turn_count, stored.created) == (1, stored.updated)

@@ -67,6 +67,7 @@ def test_what_is_no_role_is_refused_without_quoting_it(name: object) -> None:
         (({"text": "a"}, {"text": "b"}), "a\nb"),
         ([SimpleNamespace(text="of an object"), SimpleNamespace(kind="other")], "of an object"),
         ([SimpleNamespace(text=3)], ""),
+        ([{"type": "text", "text": {"value": "of a thread", "annotations": []}}], "of a thread"),
     ],
 )
 def test_the_text_of_a_content_is_that_of_its_parts(content: object, text: str) -> None:

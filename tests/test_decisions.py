@@ -71,8 +71,13 @@ def test_an_allowance_holds_for_its_tenant_application_and_time() -> None:
 
 def test_a_withdrawn_allowance_is_gone() -> None:
     """A later decision takes it back, and no other."""
-    back = Decision(kind=DecisionKind.WITHDRAW, author="b", timestamp=NOW, body="1", number=3)
-    known = Permissions([allowing("a", number=1), allowing("b", number=2), back])
+    given = [allowing("a", number=1), allowing("b", number=2)]
+    # A raised two is a digit for Python, and no number.
+    taken = [
+        Decision(kind=DecisionKind.WITHDRAW, author="b", timestamp=NOW, body=body, number=3)
+        for body in ("1", "²", "9" * 5000)
+    ]
+    known = Permissions([*given, *taken])
     assert [each.number for each in known.given] == [2]
 
 

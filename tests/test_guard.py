@@ -32,6 +32,7 @@ from promptguard.state import ReplyKind, TranscriptEntry
 from promptguard.stores.memory import MemoryStore
 from promptguard.turns.contents import ContentJudge
 from promptguard.turns.replies import Protected, protected_in
+from tests.judging import fake_judge
 
 HARMLESS = "What is the weather in Lisbon today?"
 LATER = "What should I pack for three days there?"
@@ -382,6 +383,37 @@ async def test_the_async_guard_decides_alike() -> None:
         assert (await guard.judge_reply("Sure.", "s")).kind is ReplyKind.COMPLIED
         found = [verdict async for verdict in guard.judge_many([HARMLESS, ATTACK])]
     assert [verdict.is_flagged for verdict in found] == [False, True]
+
+
+async def test_a_caller_that_leaves_many_conversations_is_told_nothing_else() -> None:
+    """What is being judged just then ends first, and the caller's own reason is kept."""
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def conversations() -> Iterator[str]:
+        begun.set()
+        assert may_go_on.wait(60)
+        yield HARMLESS
+
+    async with AsyncGuard(judge=fake_judge()) as guard:
+        found = guard.judge_many(conversations(), jobs=1)
+        task = asyncio.ensure_future(anext(found))
+        assert await asyncio.to_thread(begun.wait, 60)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.05, may_go_on.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_an_answer_to_a_new_turn_is_none_to_a_recorded_one() -> None:
+    """Also where the list tells the new turn before the one that waits for its answer."""
+    async with AsyncGuard(judge=fake_judge()) as guard:
+        await guard.judge(HARMLESS, "s")
+        talk = [user(LATER), assistant("A hat."), user(HARMLESS)]
+        talk += [assistant("Sunny."), user(CLEAN)]
+        await guard.judge(talk, "s")
+        stored = await guard._controller.store.transcript(SessionKey(session_id="s"))
+    said = [entry.content for entry in stored]
+    assert said == [HARMLESS, "Sunny.", LATER, "A hat.", CLEAN]
 
 
 async def test_one_list_judged_twice_at_once_counts_once() -> None:

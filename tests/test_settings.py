@@ -89,6 +89,16 @@ def test_a_variable_with_a_key_that_is_no_text_is_refused(variable: str) -> None
         load_settings(env={name: variable})
 
 
+def test_settings_that_hold_themselves_are_refused(tmp_path: Path) -> None:
+    """YAML can say that, in a file and in a variable."""
+    path = tmp_path / "a.yaml"
+    path.write_text("conversation: &a {policy: *a}")
+    with pytest.raises(ConfigError, match=r"a\.yaml holds settings that hold themselves"):
+        load_settings(path, {})
+    with pytest.raises(ConfigError, match="PROMPTGUARD_CONVERSATION__SIGNALS holds settings"):
+        load_settings(env={"PROMPTGUARD_CONVERSATION__SIGNALS": "&a [*a]"})
+
+
 def test_errors_name_file_section_and_setting(tmp_path: Path) -> None:
     """Also where the setting is deep in the file."""
     path = tmp_path / "a.yaml"
@@ -272,13 +282,16 @@ def test_a_value_that_yaml_cannot_make_is_a_fault_of_the_settings(
 
 
 @pytest.mark.parametrize("body", [b"[[[", b"tool = 1", b"[[tool]]", b"# Andr\xe9"])
-def test_a_broken_project_file_of_someone_else_is_passed_over(tmp_path: Path, body: bytes) -> None:
+def test_a_broken_project_file_of_someone_else_is_passed_over(
+    tmp_path: Path, body: bytes, monkeypatch
+) -> None:
     """It may not be ours; a missing name in our own file is."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_bytes(body)
-    assert read_source(None, {}, tmp_path).values == {}
+    assert read_source(None, {}).values == {}
     (tmp_path / "promptguard.yaml").write_text("service: {host: '${NOWHERE}'}\n")
     with pytest.raises(ConfigError, match=r"promptguard\.yaml: .*NOWHERE"):
-        read_source(None, {}, tmp_path)
+        read_source(None, {})
 
 
 @pytest.mark.parametrize(

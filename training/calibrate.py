@@ -74,10 +74,14 @@ def threshold(values: np.ndarray, weights: np.ndarray) -> float:
 
 
 def blended(
-    values: np.ndarray, labels: np.ndarray, sources: np.ndarray, halves: list[np.ndarray]
+    values: np.ndarray,
+    labels: np.ndarray,
+    sources: np.ndarray,
+    halves: list[np.ndarray],
+    thorough: float | None,
 ) -> np.ndarray:
     """Return the blend of both readers: its proportion from two sets of examples that count alike,
-    its scale and shift from all."""
+    its scale and shift from all. `thorough` is that reader's part of it where it is given."""
     # The quick reader alone, where no half of the examples holds both labels.
     ratio = np.array([1.0, 0.0])
     keys = list(zip(sources.tolist(), labels.tolist(), strict=True))
@@ -91,6 +95,8 @@ def blended(
     if weights.any():
         found = fitted(values, labels, weights)[:2]
         ratio = found / found.sum() if found.sum() else ratio
+    if thorough is not None:
+        ratio = np.array([1 - thorough, thorough])
     one = fitted((values @ ratio)[:, None], labels, weights_of(sources, labels))
     return np.array([one[0] * ratio[0], one[0] * ratio[1], one[1]])
 
@@ -201,6 +207,7 @@ def main() -> None:
     parser.add_argument("--gloss", type=float, help="its share, else the one with the least loss")
     parser.add_argument("--scale", type=float, default=1.0, help="of what has a gloss, if kept")
     parser.add_argument("--keep", nargs="+", default=[], help="outputs that stay as they are")
+    parser.add_argument("--thorough", type=float, help="its part of turn and session, else fitted")
     options = parser.parse_args()
     unmixed = load_scores(options.scores)
     gloss = gloss_share(unmixed) if options.gloss is None else options.gloss
@@ -227,7 +234,8 @@ def main() -> None:
         values, labels, sources, kept = columns(name, held)
         weights = weights_of(sources, labels)
         alone = fitted(values[:, :1], labels, weights)
-        both = blended(values, labels, sources, [half[kept] for half in halves])
+        part = options.thorough if name in ("turn", "session") else None
+        both = blended(values, labels, sources, [half[kept] for half in halves], part)
         manifest["calibration"][name] = {
             "alone": {"quick": round(alone[0], 4), "shift": round(alone[1], 4)},
             "both": {

@@ -7,7 +7,7 @@ encoder was trained on, drawn with the weights its batches have. `--share` is ho
 table's logit is added to the reader's, chosen on development sources. `.train/data` holds
 `train.jsonl.gz`; the tokenizer is the model's own. Writes `pairs_held.npy` and `pairs_dev.npy`,
 what the table adds for those examples, and `pairs_gloss_*.npy`, what it adds for their glosses, for
-the calibration.
+the calibration. With `--keep` the table stays as it is and only these are written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from tokenizers import Tokenizer
 
 from promptguard.model.artifact import MESSAGE_OUTPUTS as OUTPUTS
-from promptguard.model.network import BUCKETS, WINDOW, WordPairs, buckets
+from promptguard.model.network import BUCKETS, WINDOW, WordPairs, buckets, load_word_pairs
 from training.records import read
 from training.weighing import AUTHORED_BOOST, Row, boost_of
 
@@ -56,15 +56,28 @@ def fitted(matrix: csr_matrix, labels: np.ndarray, weights: np.ndarray) -> np.nd
 
 
 def main() -> None:
-    """Fit every output, quantise, write."""
+    """Fit the table, and write what it adds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("scores", type=Path)
-    parser.add_argument("--share", type=float, required=True)
+    parser.add_argument("--share", type=float, default=0.5)
+    parser.add_argument("--keep", action="store_true", help="keep the table as it is")
     parser.add_argument("--sampled", type=Path, help="the examples that step 5b scored")
     options = parser.parse_args()
     tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
+    if not options.keep:
+        write_table(options, tokenizer)
+    pairs = load_word_pairs(options.model / "word_pairs.npz")
+    for name in ("held", "dev"):
+        rows = list(read((options.sampled or options.data) / f"{name}.jsonl.gz"))
+        for key, kind in (("said", "pairs"), ("gloss", "pairs_gloss")):
+            found = [added(pairs, row.get(key) or row["said"], tokenizer) for row in rows]
+            np.save(options.scores / f"{kind}_{name}.npy", np.stack(found))
+
+
+def write_table(options: argparse.Namespace, tokenizer: Tokenizer) -> None:
+    """Fit every output, quantise, write the table."""
     rows = load_messages(options.data / "train.jsonl.gz")
     matrix = features([" ".join(text for _, text in row["said"]) for row in rows], tokenizer)
     counts = Counter(row["source"] for row in rows)
@@ -85,12 +98,6 @@ def main() -> None:
         units[index] = unit * options.share
         print(f"{name}: {int(known.sum())} messages, {int((table[index] != 0).sum())} buckets used")
     np.savez_compressed(options.model / "word_pairs.npz", table=table, units=units)
-    pairs = WordPairs(table=table, units=units)
-    for name in ("held", "dev"):
-        rows = list(read((options.sampled or options.data) / f"{name}.jsonl.gz"))
-        for key, kind in (("said", "pairs"), ("gloss", "pairs_gloss")):
-            found = [added(pairs, row.get(key) or row["said"], tokenizer) for row in rows]
-            np.save(options.scores / f"{kind}_{name}.npy", np.stack(found))
 
 
 def added(pairs: WordPairs, said: list[list[str]], tokenizer: Tokenizer) -> np.ndarray:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from promptguard.turns.result import TurnResult
     from promptguard.verdict import Action, ContentFinding, Mode, Verdict
 
-__version__ = "0.12.0"
+__version__ = "0.13.0"
 
 _HOMES = {
     "Action": "verdict",

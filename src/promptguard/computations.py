@@ -11,7 +11,7 @@ block of `offloading` it runs where that sends it, such as in a child process; e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -33,14 +33,9 @@ def checkpoint() -> None:
         check()
 
 
-@contextmanager
-def checkpoints(check: Callable[[], None]) -> Iterator[None]:
+def checkpoints(check: Callable[[], None]) -> AbstractContextManager[None]:
     """Call `check` at each checkpoint reached in the block, also in threads that it starts."""
-    token = _CHECK.set(check)
-    try:
-        yield
-    finally:
-        _CHECK.reset(token)
+    return _holding(_CHECK, check)
 
 
 def offloaded(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -52,11 +47,15 @@ def offloaded(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     return result
 
 
-@contextmanager
-def offloading(offload: Offload) -> Iterator[None]:
+def offloading(offload: Offload) -> AbstractContextManager[None]:
     """Give the computations of the block to `offload`, also those in threads that it starts."""
-    token = _OFFLOAD.set(offload)
+    return _holding(_OFFLOAD, offload)
+
+
+@contextmanager
+def _holding(variable: ContextVar[T | None], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _OFFLOAD.reset(token)
+        variable.reset(token)

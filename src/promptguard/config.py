@@ -10,13 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    Field,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_validator
 
 from promptguard.errors import ConfigError
 from promptguard.setting_faults import Section
@@ -26,8 +20,7 @@ LOCAL_MODEL = "local"
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 # Callers may write a list; what is kept is a tuple, so that a configuration cannot change.
 Names = Annotated[
-    Sequence[str],
-    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+    Sequence[str], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 ]
 # Equal mappings in one order, so that `config_hash` is the same for them.
 _SORTED = AfterValidator(lambda value: dict(sorted(value.items())))

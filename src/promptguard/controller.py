@@ -22,7 +22,6 @@ from promptguard.errors import (
     InputError,
     ModelError,
     PromptGuardError,
-    SessionNotFound,
     StoreError,
     VersionConflict,
 )
@@ -179,36 +178,21 @@ class Controller(StoredSessions):
         key = SessionKey(session_id=result.state.session_id, tenant=result.state.tenant)
         turn = result.verdict.turn
         reply = reply_record(text, at)
-        state = result.state
-        for _ in range(MAX_CONFLICTS):
-            # Begins with the state at hand: in most turns nobody else has written, and a read is
-            # saved.
-            answered = state.with_reply(turn, self._kept(reply))
-            entry = self._entry(
-                Role.ASSISTANT, text, turn=turn, position=state.message_count, now=at
-            )
-            new = replace(
-                answered,
-                version=state.version + 1,
+
+        def answered(state: SessionState) -> SessionState:
+            return replace(
+                state.with_reply(turn, self._kept(reply)),
                 message_count=state.message_count + 1,
                 # The clock may be set back; time never runs backwards inside a session.
                 updated=max(state.updated, at),
             )
-            try:
-                await self.store.save(new, expected_version=state.version, entries=(entry,))
-            except VersionConflict:
-                loaded = await self.store.load(key)
-                if loaded is None:
-                    raise SessionNotFound("The session was deleted during the turn.") from None
-                state = loaded
-                continue
-            return replace(
-                result,
-                state=new,
-                reply=text,
-                reply_kind=reply.kind,
-            )
-        raise StoreError("The session is written too often at once; the reply was not recorded.")
+
+        def said(state: SessionState) -> TranscriptEntry:
+            place = state.message_count
+            return self._entry(Role.ASSISTANT, text, turn=turn, position=place, now=at)
+
+        state = await self._change(key, answered, known=result.state, said=said)
+        return replace(result, state=state, reply=text, reply_kind=reply.kind)
 
     def _input(
         self,
@@ -228,7 +212,6 @@ class Controller(StoredSessions):
 
     async def judge_state(self, state: SessionState, turn: TurnInput, *, now: float) -> TurnResult:
         """Judge one more turn of a session that the caller keeps; nothing is stored."""
-        is_enforced = self.config.mode == "enforce"
         turn = self._permitted(state, turn, now)
         # In a thread, and from there perhaps in a child process: judging would stop the event loop.
         try:
@@ -239,10 +222,11 @@ class Controller(StoredSessions):
             if self.config.on_evaluator_error == "raise":
                 raise
             return self._unjudged(state, now, str(error))
-        if self._second is not None and DOUBT[0] <= self._range(verdict) <= DOUBT[1]:
+        doubt = self.judge.weights.modes.mode_for(verdict.turn_risk)
+        if self._second is not None and DOUBT[0] <= doubt <= DOUBT[1]:
             verdict, after = await self._second_opinion(state, turn, now, verdict, after)
-        result = TurnResult(state=after, verdict=verdict, is_enforced=is_enforced)
-        if not is_enforced or verdict.action is not Action.BLOCK:
+        result = self._result(after, verdict)
+        if not result.is_blocked:
             return result
         # The wording of the refusal is configurable; its kind must not depend on how it is
         # classified.
@@ -250,9 +234,15 @@ class Controller(StoredSessions):
         refused = after.with_reply(
             verdict.turn, self._kept(replace(refusal, kind=ReplyKind.REFUSED))
         )
-        return replace(
-            result, state=refused, reply=self.config.refusal, reply_kind=ReplyKind.REFUSED
-        )
+        return replace(result, state=refused)
+
+    def _result(self, state: SessionState, verdict: Verdict) -> TurnResult:
+        """Return the result of a turn, with the refusal where it is blocked."""
+        is_enforced = self.config.mode == "enforce"
+        result = TurnResult(state=state, verdict=verdict, is_enforced=is_enforced)
+        if not result.is_blocked:
+            return result
+        return replace(result, reply=self.config.refusal, reply_kind=ReplyKind.REFUSED)
 
     def _permitted(self, state: SessionState, turn: TurnInput, now: float) -> TurnInput:
         """Return the turn with what an operator said of these very words."""
@@ -262,9 +252,6 @@ class Controller(StoredSessions):
         application = key_name(state.session_id)
         found = self.permissions.find(state.tenant, application, turn.text, now=now)
         return turn if found is None else replace(turn, allowance=found.reason)
-
-    def _range(self, verdict: Verdict) -> Mode:
-        return self.judge.weights.modes.mode_for(verdict.turn_risk)
 
     async def _second_opinion(
         self,
@@ -293,17 +280,16 @@ class Controller(StoredSessions):
         # Whoever locked the session did not make it depend on a judge.
         is_locked = state.lock is not None
         is_refused = is_locked or self.config.on_evaluator_error == "block"
-        is_enforced = self.config.mode == "enforce"
         turn = state.turn_count + 1
-        return TurnResult(
+        return self._result(
             # Counted as a turn: the transcript and later verdicts number turns by this.
-            state=replace(
+            replace(
                 state,
                 profile=replace(state.profile, turns=turn),
                 created=state.created or now,
                 updated=max(state.updated, now),
             ),
-            verdict=Verdict(
+            Verdict(
                 turn=turn,
                 action=Action.BLOCK if is_refused else Action.ALLOW,
                 mode=state.mode,
@@ -311,8 +297,6 @@ class Controller(StoredSessions):
                 is_locked=is_locked,
                 fault=fault,
             ),
-            is_enforced=is_enforced,
-            reply=self.config.refusal if is_refused and is_enforced else None,
         )
 
     async def _saved(

@@ -105,22 +105,23 @@ def text_of(content: object, *, where: str = "content") -> str:
         return ""
     if isinstance(content, str):
         return content
-    if isinstance(content, Sequence):
-        parts = []
-        for part in content:
-            if isinstance(part, str):
-                parts.append(part)
-            elif isinstance(part, Mapping):
-                # A shell's output has two texts.
-                found = (part.get(name) for name in ("text", "stdout", "stderr"))
-                parts += [text for text in found if isinstance(text, str)]
-            elif part is None or isinstance(part, (int, float, bytes)):
-                raise InputError(f"{where} holds a part that is neither text nor an object.")
-            else:
-                text = getattr(part, "text", "")
-                parts.append(text if isinstance(text, str) else "")
-        return "\n".join(part for part in parts if part)
-    raise InputError(f"{where} must be a string or a list of parts.")
+    if not isinstance(content, Sequence):
+        raise InputError(f"{where} must be a string or a list of parts.")
+    return "\n".join(text for part in content for text in _texts_in(part, where) if text)
+
+
+def _texts_in(part: object, where: str) -> list[str]:
+    if isinstance(part, str):
+        return [part]
+    if part is None or isinstance(part, (int, float, bytes)):
+        raise InputError(f"{where} holds a part that is neither text nor an object.")
+    if not isinstance(part, Mapping):
+        found = [getattr(part, "text", "")]
+    else:
+        # A shell's output has two texts, and the Assistants API puts one in an object.
+        found = [part.get(name) for name in ("text", "stdout", "stderr")]
+        found = [text.get("value") if isinstance(text, Mapping) else text for text in found]
+    return [text for text in found if isinstance(text, str)]
 
 
 def messages_from(items: object) -> tuple[Message, ...]:

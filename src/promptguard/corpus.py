@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +12,7 @@ from promptguard.conversation import Message, Role, messages_from
 from promptguard.errors import InputError, ModelError, PromptGuardError
 from promptguard.records import FieldMap, Record
 from promptguard.records.record import id_of, record_from
-from promptguard.turns.input import Step, steps_of
+from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.walk import walk
 from promptguard.verdict import FLAGGING, Verdict
@@ -76,10 +77,15 @@ def rows_of(source: object) -> Iterator[object]:
     if hasattr(source, "itertuples") and hasattr(source, "columns"):  # pandas
         names = [str(name) for name in source.columns]
         cells = source.itertuples(index=False, name=None)
-        return (dict(zip(names, row, strict=True)) for row in cells)
+        # What a row lacks is NaN there.
+        return ({n: v for n, v in zip(names, row, strict=True) if not _is_nan(v)} for row in cells)
     if isinstance(source, Iterable):
         return iter(source)
     raise InputError("Conversations must be a list, an iterator or a table.")
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 _Item = tuple[int, object]
@@ -88,36 +94,37 @@ _Item = tuple[int, object]
 def _open(
     opener: Callable[[], TurnJudge],
 ) -> Callable[[Sequence[_Item]], Sequence[ConversationVerdict]]:
-    return partial(_judge_items, opener())
+    judge = opener()
+    return lambda items: [judged(judge, row, number=number) for number, row in items]
 
 
-def _judge_items(judge: TurnJudge, items: Sequence[_Item]) -> Sequence[ConversationVerdict]:
-    return [_judge_item(judge, number, row) for number, row in items]
-
-
-def _judge_item(judge: TurnJudge, number: int, row: object) -> ConversationVerdict:
+def judged(judge: TurnJudge, row: object, *, number: int = 0) -> ConversationVerdict:
+    """Return the verdict on a record or whatever can be read as one; only ModelError is raised."""
     try:
         record = _record(number, row)
-        steps = _steps(record)
-        verdicts = tuple(verdict for verdict, _ in walk(judge, steps, session_id=str(record.id)))
+        verdicts = _verdicts(judge, record)
     except ModelError:
         # A model that cannot be loaded fails every conversation alike.
         raise
     except PromptGuardError as error:
-        return _failed(number, row, str(error))
+        # Without a reason it would read as a conversation in which nothing was found.
+        return _failed(number, row, str(error) or f"Judging failed with {type(error).__name__}.")
     except Exception as error:  # one conversation must not take the others with it
+        # The error's own words could repeat the conversation.
         return _failed(number, row, f"Judging failed with {type(error).__name__}.")
     return ConversationVerdict(number=number, id=record.id, verdicts=verdicts)
 
 
-def _steps(record: Record) -> tuple[Step, ...]:
+def _verdicts(judge: TurnJudge, record: Record) -> tuple[Verdict, ...]:
     steps = steps_of(record.messages)
     if not steps:
         raise InputError("There is no user or tool message to judge.")
-    return steps
+    return tuple(verdict for verdict, _ in walk(judge, steps, session_id=str(record.id)))
 
 
 def _record(number: int, row: object) -> Record:
+    if isinstance(row, Record):
+        return row
     if isinstance(row, Mapping):
         record = record_from(row, file="", number=number, fields=FieldMap())
         # A row without an id is otherwise named by file and line; here there is no file.

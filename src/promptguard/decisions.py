@@ -99,13 +99,13 @@ class Permissions:
     """The allowances that were not withdrawn, looked up by exact text."""
 
     def __init__(self, decisions: Iterable[Decision] = ()) -> None:
-        given: dict[int, Permission] = {}
+        given: dict[str, Permission] = {}
         # Oldest first, so that a withdrawal finds the allowance that it takes back.
         for decision in decisions:
             if decision.kind is DecisionKind.ALLOW:
-                given[decision.number] = _permission(decision)
-            elif decision.kind is DecisionKind.WITHDRAW and decision.body.isdigit():
-                given.pop(int(decision.body), None)
+                given[str(decision.number)] = _permission(decision)
+            elif decision.kind is DecisionKind.WITHDRAW:
+                given.pop(decision.body, None)
         self.given = tuple(given.values())
         self._by_text: dict[tuple[str, str], list[Permission]] = {}
         for each in self.given:

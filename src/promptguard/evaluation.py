@@ -8,14 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from types import TracebackType
 from typing import Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from promptguard.config import EvaluationMode, PromptGuardConfig
-from promptguard.conversation import Message, messages_from
+from promptguard.conversation import messages_from
 from promptguard.core.ensemble import merge
-from promptguard.core.layers import UNEVALUATED, LayerPriority
+from promptguard.core.layers import UNEVALUATED
 from promptguard.core.prompt import LayerText, PromptInput, layer_texts, turns_before
 from promptguard.errors import ConfigError, PromptGuardError
 from promptguard.evaluators.cache import CachingJudge, JudgementCache
@@ -60,7 +61,13 @@ class PromptGuard:
         self.config = config or PromptGuardConfig()
         self._given_judges = None if judges is None else tuple(judges)
         _check(self.config, len(self.config.models if judges is None else judges))
-        self._cache = _cache_for(self.config, clock)
+        kept = self.config.cache
+        self._cache = (
+            None
+            if kept.path is None
+            else JudgementCache(kept.path, ttl_s=kept.ttl_s, max_bytes=kept.max_bytes, clock=clock)
+        )
+        self._keeps_partial = self.config.on_partial == "continue"
         self._budget = Budget(self.config.budget, clock)
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = WeakKeyDictionary()
         self._lock = threading.Lock()
@@ -92,7 +99,7 @@ class PromptGuard:
             system=system,
             application=application,
             user=user,
-            history=_history(history),
+            history=messages_from(history) if len(history) else (),
             turn=turn,
             session=session,
         )
@@ -206,10 +213,6 @@ class PromptGuard:
             except PromptGuardError as error:
                 results[index] = error
 
-    @property
-    def _keeps_partial(self) -> bool:
-        return self.config.on_partial == "continue"
-
     def _panel(self, judges: tuple[Judge, ...], session: str | None) -> Panel:
         if self.config.mode is not EvaluationMode.CASCADE:
             return ParallelPanel(judges, keep_partial=self._keeps_partial)
@@ -242,7 +245,11 @@ class PromptGuard:
         if self.config.mode is EvaluationMode.SINGLE:
             judges = judges[:1]
         judges = tuple(self._cached(judge) for judge in judges)
-        _check_types(judges, self.config.evaluation_types)
+        for judge, kind in product(judges, self.config.evaluation_types):
+            if not can_judge(judge, kind):
+                raise ConfigError(
+                    f"{judge.name} cannot judge {kind}; choose another model or evaluation type."
+                )
         limit = ConcurrencyLimit(self.config.max_concurrency, self._meter)
         return _Opened(judges=judges, providers=tuple(providers), limit=limit)
 
@@ -289,34 +296,10 @@ def _check(config: PromptGuardConfig, judges: int) -> None:
         raise ConfigError('A cascade needs two models, such as ["local", "ollama/llama3.2"].')
 
 
-def _check_types(judges: Sequence[Judge], types: Sequence[str]) -> None:
-    for judge in judges:
-        for name in types:
-            if not can_judge(judge, name):
-                raise ConfigError(
-                    f"{judge.name} cannot judge {name}; choose another model or evaluation type."
-                )
-
-
-def _cache_for(config: PromptGuardConfig, clock: Callable[[], float]) -> JudgementCache | None:
-    if config.cache.path is None:
-        return None
-    return JudgementCache(
-        config.cache.path,
-        ttl_s=config.cache.ttl_s,
-        max_bytes=config.cache.max_bytes,
-        clock=clock,
-    )
-
-
-def _history(history: Sequence[object]) -> tuple[Message, ...]:
-    return messages_from(history) if len(history) else ()
-
-
 def _disguises(layers: Sequence[LayerText]) -> tuple[str, ...]:
     names: list[str] = []
     for layer in layers:
-        if layer.priority is LayerPriority.USER:
+        if not layer.priority.is_trusted:
             views = read_text(layer.content)
             names += [*views.disguises, *(view.method for view in views.decoded)]
     return tuple(dict.fromkeys(names))

@@ -39,7 +39,6 @@ from promptguard.turns.walk import SECONDS_BETWEEN_TURNS
 from promptguard.verdict import Action, ContentFinding, Verdict
 
 T = TypeVar("T")
-MEMORY = "memory:"
 # States of conversations without a session id, about 20 KB each.
 MAX_REMEMBERED = 1024
 
@@ -69,7 +68,7 @@ class AsyncGuard:
     ) -> None:
         chosen = config or (judge.config if judge is not None else ControllerConfig())
         if "store" not in chosen.model_fields_set:
-            chosen = chosen.model_copy(update={"store": MEMORY})
+            chosen = chosen.model_copy(update={"store": "memory:"})
         self.config = chosen
         self._given_judge = judge
         self._controller = Controller(chosen, store=store, judge=judge, clock=clock)
@@ -94,7 +93,9 @@ class AsyncGuard:
         turns is not looked at. `system` takes the place of the list's system messages. A list
         judged before gets its verdict again and counts once.
         """
-        read = _read(messages)
+        if isinstance(messages, str):
+            messages = (Message(role=Role.USER, content=messages),)
+        read = messages_from(messages)
         exchanges = exchanges_of(read)
         told = (system_of(read) if system is None else system) or self.config.system_prompt
         if session_id is None:
@@ -150,13 +151,19 @@ class AsyncGuard:
         self, conversations: object, jobs: int | None = None
     ) -> AsyncIterator[ConversationVerdict]:
         """Yield a verdict for each conversation, in order; see `Guard.judge_many`."""
-        rest = self._many(conversations, jobs)
+        rest, one_by_one = self._many(conversations, jobs), threading.Lock()
+
+        def step(work: Callable[[], T]) -> T:
+            # A caller that was cancelled leaves a conversation being judged.
+            with one_by_one:
+                return work()
+
         try:
-            while (found := await asyncio.to_thread(next, rest, None)) is not None:
+            while (found := await asyncio.to_thread(step, lambda: next(rest, None))) is not None:
                 yield found
         finally:
             # Closing it ends the processes that share the work.
-            await asyncio.to_thread(rest.close)
+            await asyncio.to_thread(step, rest.close)
 
     async def close(self) -> None:
         """Release the store."""
@@ -197,9 +204,12 @@ class AsyncGuard:
                 stripped |= {content_hash(text)}
         result = None
         if state is not None and stored:
-            seen = exchanges[: len(exchanges) - len(new)]
-            if seen and seen[-1].reply and not stored[-1].is_answered:
-                state = await self._record_reply(state, seen[-1].reply)
+            # New turns may stand between known ones. Without digests the last turn is the one seen.
+            seen = [each for each in exchanges if not any(each is one for one in new)]
+            digest = stored[-1].digest
+            answers = [each.reply for each in seen if not digest or each.digest == digest]
+            if answers and answers[-1] and not stored[-1].is_answered:
+                state = await self._record_reply(state, answers[-1])
             result = self._repeated(state, stored[-1].verdict)
         for exchange in new:
             result = await self._controller.judge_turn(session_id, exchange.turn(system))
@@ -221,24 +231,22 @@ class AsyncGuard:
         if judged is not None:
             self._judged.move_to_end(names[known - 1])
         for index in range(known, len(exchanges)):
-            fresh = SessionState(session_id=f"list-{names[0].hex()}")
-            state = _after(exchanges[index - 1], judged) if judged else fresh
+            state = SessionState(session_id=f"list-{names[0].hex()}")
+            if judged:
+                state = _after(exchanges[index - 1], judged)
             # Not by timestamps, of which the name of a beginning says nothing.
             now = state.updated + SECONDS_BETWEEN_TURNS
             turn = exchanges[index].turn(system)
             result = await self._controller.judge_state(state, turn, now=now)
-            stripped = judged.stripped if judged else frozenset()
-            stripped |= withheld_digests(exchanges[index].contents, result.verdict)
-            judged = _Judged(result=result, stripped=stripped)
+            stripped = withheld_digests(exchanges[index].contents, result.verdict)
+            earlier = judged.stripped if judged else frozenset()
+            judged = _Judged(result=result, stripped=earlier | stripped)
             if not result.verdict.fault:
-                self._remember(names[index], judged)
+                self._judged[names[index]] = judged
+                if len(self._judged) > MAX_REMEMBERED:
+                    self._judged.popitem(last=False)
         assert judged is not None  # there is always one exchange
         return judged
-
-    def _remember(self, name: bytes, judged: _Judged) -> None:
-        self._judged[name] = judged
-        while len(self._judged) > MAX_REMEMBERED:
-            self._judged.popitem(last=False)
 
     async def _record_reply(self, state: SessionState, text: str) -> SessionState:
         return (await self._controller.record_reply(self._repeated(state, None), text)).state
@@ -357,7 +365,6 @@ class Guard:
         self.close()
 
     def __reduce__(self) -> tuple[type[Self], tuple[ControllerConfig]]:
-        """Pickle the configuration: the copy has the same judgement and sessions of its own."""
         return type(self), (self.config,)
 
     async def _ended(self) -> None:
@@ -386,14 +393,7 @@ class Guard:
             return self._loop
 
 
-def _read(messages: str | Sequence[object]) -> tuple[Message, ...]:
-    if isinstance(messages, str):
-        return (Message(role=Role.USER, content=messages),)
-    return messages_from(messages)
-
-
 def _after(exchange: Exchange, judged: _Judged) -> SessionState:
-    """Return the state once the exchange was answered."""
     state = judged.result.state
     if not exchange.reply:
         return state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from urllib.parse import quote
 
@@ -61,11 +61,6 @@ class StoredTurn:
     label: str = ""
     words: str | None = None
 
-    @property
-    def is_flagged(self) -> bool:
-        """Whether the turn was interfered with."""
-        return self.action.severity >= FLAGGED_SEVERITY
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFilter:
@@ -86,40 +81,16 @@ class TurnFilter:
     since: int | None = None
     until: int | None = None
 
-    def fits(self, turn: StoredTurn) -> bool:
-        """Say whether a turn counts."""
-        return (
-            (not self.actions or turn.action in self.actions)
-            and (not self.tag or self.tag in turn.tags)
-            and self.signal in ("", turn.signal)
-            and self.reason in ("", turn.reason)
-            and self.language in ("", turn.language)
-            and self.key in ("", turn.key)
-            and self.is_demo in (None, turn.is_demo)
-            and (self.since is None or turn.second >= self.since)
-            and (self.until is None or turn.second < self.until)
-            and (not self.asks_flagged or turn.is_flagged)
-        )
-
     @property
     def asks_flagged(self) -> bool:
         """Whether only turns that were interfered with can fit."""
-        if self.tag or self.signal or self.reason:
-            return True
-        return bool(self.actions) and all(a.severity >= FLAGGED_SEVERITY for a in self.actions)
+        mildest = min((action.severity for action in self.actions), default=0)
+        return bool(self.tag or self.signal or self.reason) or mildest >= FLAGGED_SEVERITY
 
     @property
     def restricts_turns(self) -> bool:
         """Whether it asks for more than a whole session can answer."""
-        return bool(
-            self.actions
-            or self.tag
-            or self.signal
-            or self.reason
-            or self.language
-            or self.since is not None
-            or self.until is not None
-        )
+        return replace(self, key="", is_demo=None) != TurnFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,15 +129,6 @@ class TurnQuery:
     min_risk: float | None = None
     limit: int = 50
     offset: int = 0
-
-    def fits(self, turn: StoredTurn) -> bool:
-        """Say whether a turn is listed."""
-        return (
-            self.tenant in (None, turn.tenant)
-            and self.turns.fits(turn)
-            and fits_label(self.label, turn.label)
-            and (self.min_risk is None or turn.is_flagged or turn.turn_risk >= self.min_risk)
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,20 +249,9 @@ class Overview:
     @property
     def total(self) -> Bucket:
         """All stretches together."""
-        return Bucket(
-            start=self.buckets[0].start if self.buckets else 0,
-            turns=sum(each.turns for each in self.buckets),
-            steered=sum(each.steered for each in self.buckets),
-            stripped=sum(each.stripped for each in self.buckets),
-            blocked=sum(each.blocked for each in self.buckets),
-        )
-
-
-def fits_label(wanted: LabelFilter, label: str) -> bool:
-    """Say whether a label is one of those asked for."""
-    if wanted is LabelFilter.ANY:
-        return True
-    return label == ("" if wanted is LabelFilter.NONE else wanted.value)
+        counted = ("turns", "steered", "stripped", "blocked")
+        sums = {name: sum(getattr(each, name) for each in self.buckets) for name in counted}
+        return Bucket(start=self.buckets[0].start if self.buckets else 0, **sums)
 
 
 def plain_id(session_id: str) -> str:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import GetPydanticSchema as Schema
+from pydantic_core import core_schema
 
 from promptguard.config import ControllerConfig
 from promptguard.errors import ConfigError, DataError
 from promptguard.verdict import Action, Mode, Verdict
 
-ModeName = Literal["SAFE", "CAUTIOUS", "ELEVATED", "SUSPECT", "CRITICAL", "UNSAFE"]
 Kind = Literal["attack", "ordinary"]
 Intervention = Literal["release", "false_alarm"]
+# A file writes modes by their names.
+_ModeName = Annotated[
+    Mode, BeforeValidator(lambda name: next((mode for mode in Mode if mode.name == name), None))
+]
 _Text = Annotated[str, Field(min_length=1)]
 _Risk = Annotated[float, Field(gt=0.0, lt=1.0)]
+_STRICT = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +35,22 @@ class Expectation:
     would want.
     """
 
+    __pydantic_config__: ClassVar = _STRICT
+
     action: Action | None = None
     min_action: Action | None = None
     max_action: Action | None = None
-    min_mode: Mode | None = None
-    max_mode: Mode | None = None
-    turn_risk_above: float | None = None
-    turn_risk_below: float | None = None
+    min_mode: _ModeName | None = None
+    max_mode: _ModeName | None = None
+    turn_risk_above: _Risk | None = None
+    turn_risk_below: _Risk | None = None
     is_locked: bool | None = None
     known_miss: str = ""
 
     @property
     def is_demanding(self) -> bool:
         """Whether anything is asked for."""
-        return any(value is not None for value in _demands(self))
+        return replace(self, known_miss="") != Expectation()
 
     def faults(self, verdict: Verdict) -> tuple[str, ...]:
         """Return what `verdict` should have been and is not, in words."""
@@ -58,10 +66,13 @@ class Expectation:
             (self.is_locked, lambda e: verdict.is_locked is e, "locked: {}"),
         )
         return tuple(
-            words.format(_named(wanted))
+            words.format(wanted.name if isinstance(wanted, Mode) else wanted)
             for wanted, holds, words in checks
             if wanted is not None and not holds(wanted)
         )
+
+
+_ASKS_NOTHING = Expectation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,24 +83,66 @@ class ScenarioTurn:
     `pause_s` how long after the turn before this one comes.
     """
 
-    user: str
-    reply: str | None = None
-    tools: tuple[str, ...] = ()
+    __pydantic_config__: ClassVar = _STRICT
+
+    user: _Text
+    reply: _Text | None = None
+    tools: tuple[_Text, ...] = ()
     before: Intervention | None = None
-    pause_s: float = 30.0
-    expect: Expectation = field(default_factory=Expectation)
+    pause_s: Annotated[float, Field(ge=0.0)] = 30.0
+    expect: Expectation = _ASKS_NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """Turns repeated `repeat` times; `expect` holds for those without one of their own."""
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    repeat: Annotated[int, Field(ge=1, le=1000)]
+    turns: Annotated[tuple[ScenarioTurn, ...], Field(min_length=1)]
+    expect: Expectation = _ASKS_NOTHING
+
+    def unrolled(self) -> tuple[ScenarioTurn, ...]:
+        """Return every turn as it is said."""
+        own = (
+            t if t.expect is not _ASKS_NOTHING else replace(t, expect=self.expect)
+            for t in self.turns
+        )
+        return tuple(own) * self.repeat
+
+
+def _unrolled(items: Sequence[_Block | ScenarioTurn]) -> tuple[ScenarioTurn, ...]:
+    parts = (item.unrolled() if isinstance(item, _Block) else (item,) for item in items)
+    return tuple(turn for part in parts for turn in part)
+
+
+# A file may write turns that come again as a block.
+_Turns = Annotated[
+    tuple[ScenarioTurn, ...],
+    Schema(
+        lambda _, handler: core_schema.no_info_after_validator_function(
+            _unrolled,
+            handler.generate_schema(
+                Annotated[tuple[_Block | ScenarioTurn, ...], Field(min_length=1)]
+            ),
+        )
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A conversation with the application's prompt (`system`) and the settings it runs under."""
 
-    id: str
-    title: str
-    lang: str
+    __pydantic_config__: ClassVar = _STRICT
+
+    id: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
+    title: _Text
+    lang: Annotated[str, Field(pattern=r"^[a-z]{2}$")]
     kind: Kind
-    description: str
-    turns: tuple[ScenarioTurn, ...]
+    description: _Text
+    turns: _Turns
     system: str = ""
     config: ControllerConfig = field(default_factory=ControllerConfig)
 
@@ -97,6 +150,9 @@ class Scenario:
     def is_missed(self) -> bool:
         """Whether the shipped engine is known to miss one of the expectations."""
         return any(turn.expect.known_miss for turn in self.turns)
+
+
+_SCENARIO = TypeAdapter(Scenario)
 
 
 @cache
@@ -113,115 +169,10 @@ def shipped_scenarios() -> tuple[Scenario, ...]:
 def scenario_from_json(text: str | bytes, *, where: str = "scenario") -> Scenario:
     """Read one conversation; raises DataError naming the part with the wrong form."""
     try:
-        body = _ScenarioFile.model_validate_json(text)
+        return _SCENARIO.validate_json(text)
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, fault["loc"])) or "file"
         raise DataError(f"{where}: {place}: {fault['msg']}.") from None
     except ConfigError as error:
         raise DataError(f"{where}: config: {error}") from None
-    return Scenario(
-        id=body.id,
-        title=body.title,
-        lang=body.lang,
-        kind=body.kind,
-        description=body.description,
-        turns=tuple(turn for item in body.turns for turn in _unrolled(item)),
-        system=body.system,
-        config=body.config,
-    )
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _ExpectFile(_Part):
-    action: Action | None = None
-    min_action: Action | None = None
-    max_action: Action | None = None
-    min_mode: ModeName | None = None
-    max_mode: ModeName | None = None
-    turn_risk_above: _Risk | None = None
-    turn_risk_below: _Risk | None = None
-    is_locked: bool | None = None
-    known_miss: str = ""
-
-
-class _TurnFile(_Part):
-    user: _Text
-    reply: _Text | None = None
-    tools: tuple[_Text, ...] = ()
-    before: Intervention | None = None
-    pause_s: float = Field(default=30.0, ge=0.0)
-    expect: _ExpectFile | None = None
-
-
-class _BlockFile(_Part):
-    """Turns repeated `repeat` times; `expect` holds for those without one of their own."""
-
-    repeat: int = Field(ge=1, le=1000)
-    turns: tuple[_TurnFile, ...] = Field(min_length=1)
-    expect: _ExpectFile | None = None
-
-
-class _ScenarioFile(_Part):
-    id: str = Field(pattern=r"^[a-z0-9-]+$")
-    title: _Text
-    lang: str = Field(pattern=r"^[a-z]{2}$")
-    kind: Kind
-    description: _Text
-    turns: tuple[_BlockFile | _TurnFile, ...] = Field(min_length=1)
-    system: str = ""
-    config: ControllerConfig = ControllerConfig()
-
-
-def _unrolled(item: _BlockFile | _TurnFile) -> Iterator[ScenarioTurn]:
-    if isinstance(item, _TurnFile):
-        yield _turn(item, None)
-        return
-    for _ in range(item.repeat):
-        for turn in item.turns:
-            yield _turn(turn, item.expect)
-
-
-def _turn(item: _TurnFile, default: _ExpectFile | None) -> ScenarioTurn:
-    return ScenarioTurn(
-        user=item.user,
-        reply=item.reply,
-        tools=item.tools,
-        before=item.before,
-        pause_s=item.pause_s,
-        expect=_expectation(item.expect or default or _ExpectFile()),
-    )
-
-
-def _expectation(body: _ExpectFile) -> Expectation:
-    return Expectation(
-        action=body.action,
-        min_action=body.min_action,
-        max_action=body.max_action,
-        min_mode=Mode[body.min_mode] if body.min_mode else None,
-        max_mode=Mode[body.max_mode] if body.max_mode else None,
-        turn_risk_above=body.turn_risk_above,
-        turn_risk_below=body.turn_risk_below,
-        is_locked=body.is_locked,
-        known_miss=body.known_miss,
-    )
-
-
-def _demands(expect: Expectation) -> tuple[object, ...]:
-    return (
-        expect.action,
-        expect.min_action,
-        expect.max_action,
-        expect.min_mode,
-        expect.max_mode,
-        expect.turn_risk_above,
-        expect.turn_risk_below,
-        expect.is_locked,
-    )
-
-
-def _named(wanted: object) -> str:
-    return wanted.name if isinstance(wanted, Mode) else str(wanted)

@@ -40,23 +40,23 @@ class Source:
     folder: Path = Path()
 
 
-def read_source(
-    path: str | Path | None, env: Mapping[str, str], folder: Path | None = None
-) -> Source:
+def read_source(path: str | Path | None, env: Mapping[str, str]) -> Source:
     """Return the settings of the first place that has any, with the environment's over them.
 
-    Places: `path`, the file that PROMPTGUARD_CONFIG names, promptguard.yaml in `folder` (the
-    working folder), and [tool.promptguard] in its pyproject.toml. `${NAME}` in a string is
+    Places: `path`, the file that PROMPTGUARD_CONFIG names, promptguard.yaml in the
+    working folder, and [tool.promptguard] in its pyproject.toml. `${NAME}` in a string is
     replaced from the environment; a missing name is an error. Files that a place names (`FILES`)
     are looked for from its folder.
     """
-    found = _read_place(path or env.get(FILE_VARIABLE), folder or Path())
+    found = _read_place(path or env.get(FILE_VARIABLE))
     try:
         _check_keys(found.values)
         # Before the variables: files that those name are looked for from the working folder.
         values = _anchored(_interpolated(found.values, env), found.folder)
     except ConfigError as error:
         raise ConfigError(f"{found.where}: {error}") from None
+    except RecursionError:  # an alias of YAML may stand within what it stands for
+        raise ConfigError(f"{found.where} holds settings that hold themselves.") from None
     # PROMPTGUARD_CONFIG and the like have no double underline and name no setting.
     variables = sorted(name for name in env if name.startswith(PREFIX) and "__" in name)
     for name in variables:
@@ -65,19 +65,18 @@ def read_source(
     return Source(values=values, where=", ".join(places))
 
 
-def _read_place(path: str | Path | None, folder: Path) -> Source:
-    if path:
-        return _read_yaml(Path(path))
-    if (folder / FILE_NAME).is_file():
-        return _read_yaml(folder / FILE_NAME)
-    project = folder / PROJECT_FILE
-    if project.is_file():
-        return _read_project(project)
-    return Source(values={}, where="")
+def _read_place(path: str | Path | None) -> Source:
+    if path or Path(FILE_NAME).is_file():
+        return _read_yaml(Path(path or FILE_NAME))
+    # A missing one is as good as one without our table.
+    return _read_project(Path(PROJECT_FILE))
 
 
 def _read_yaml(path: Path) -> Source:
-    text = _text(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the configuration {path}: {error}.") from None
     try:
         body = _parsed(text) or {}
     except ConfigError as error:
@@ -89,10 +88,9 @@ def _read_yaml(path: Path) -> Source:
 
 def _read_project(path: Path) -> Source:
     try:
-        body = tomllib.loads(path.read_text(encoding="utf-8"))
+        tools = tomllib.loads(path.read_text(encoding="utf-8")).get("tool")
     except (OSError, ValueError):
-        return Source(values={}, where="")  # somebody else's file, and not ours to complain about
-    tools = body.get("tool")
+        tools = None  # somebody else's file, and not ours to complain about
     table = tools.get("promptguard") if isinstance(tools, dict) else None
     if table is None:
         return Source(values={}, where="")
@@ -100,13 +98,6 @@ def _read_project(path: Path) -> Source:
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table of settings.")
     return Source(values=table, where=where, folder=path.parent)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read the configuration {path}: {error}.") from None
 
 
 def _parsed(text: str) -> Any:
@@ -136,7 +127,10 @@ def _overridden(values: Mapping[str, Any], name: str, text: str) -> dict[str, An
         value = _parsed(text)
     except ConfigError:
         raise ConfigError(f"{name} is not a value that YAML can read; quote it.") from None
-    _check_keys(value, (name,))
+    try:
+        _check_keys(value, (name,))
+    except RecursionError:
+        raise ConfigError(f"{name} holds settings that hold themselves.") from None
     try:
         return _put(values, path, value)
     except ConfigError as error:

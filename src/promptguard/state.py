@@ -251,6 +251,23 @@ class SessionState:
             profile=replace(self.profile, refusals=self.profile.refusals + refused),
         )
 
+    def without_old_text(self, before: float) -> SessionState | None:
+        """Return the next version without excerpts older than `before`; None where none is.
+
+        The version rises so that a turn under way, which still holds the old text, meets a
+        conflict and does not write it back.
+        """
+        recent = []
+        for record in self.recent:
+            reply = record.reply
+            if reply is not None and reply.timestamp < before:
+                reply = replace(reply, excerpt="")
+            excerpt = "" if record.timestamp < before else record.excerpt
+            recent.append(replace(record, excerpt=excerpt, reply=reply))
+        if tuple(recent) == self.recent:
+            return None
+        return replace(self, recent=tuple(recent), version=self.version + 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationMemory:

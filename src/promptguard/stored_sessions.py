@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from promptguard.computations import offloaded
 from promptguard.config import ControllerConfig
@@ -51,16 +51,26 @@ class StoredSessions:
         return await self._change(SessionKey(session_id=session_id, tenant=tenant), locked)
 
     async def _change(
-        self, key: SessionKey, change: Callable[[SessionState], SessionState]
+        self,
+        key: SessionKey,
+        change: Callable[[SessionState], SessionState],
+        *,
+        known: SessionState | None = None,
+        said: Callable[[SessionState], TranscriptEntry] | None = None,
     ) -> SessionState:
-        """Save what `change` makes of a stored session, however often it is written meanwhile."""
+        """Save what `change` makes of a stored session, however often it is written meanwhile.
+
+        `said` makes the message that is recorded with it. Begins with `known`: mostly nobody else
+        has written since, and a read is saved.
+        """
         for _ in range(MAX_CONFLICTS):
-            state = await self.store.load(key)
+            state, known = known or await self.store.load(key), None
             if state is None:
                 raise SessionNotFound("There is no such session.")
             changed = replace(change(state), version=state.version + 1)
+            entries = (said(state),) if said else ()
             try:
-                await self.store.save(changed, expected_version=state.version)
+                await self.store.save(changed, expected_version=state.version, entries=entries)
             except VersionConflict:
                 continue
             return changed
@@ -78,45 +88,32 @@ class StoredSessions:
 
     async def explain(self, session_id: str, *, tenant: str = "default") -> Explanation:
         """Replay a stored session and explain the verdict on its last turn."""
-        stored = await self._stored(SessionKey(session_id=session_id, tenant=tenant))
-        return await asyncio.to_thread(offloaded, _explained, self.judge, stored)
+        steps = await self._steps(SessionKey(session_id=session_id, tenant=tenant))
+        return await asyncio.to_thread(offloaded, explain, self.judge, steps)
 
     async def replay(
         self, session_id: str, config: ControllerConfig, *, tenant: str = "default"
     ) -> tuple[tuple[Verdict, Verdict], ...]:
         """Judge a stored session under this and another configuration, turn by turn."""
-        stored = await self._stored(SessionKey(session_id=session_id, tenant=tenant))
-        return await asyncio.to_thread(offloaded, _replayed, self.judge, config, stored)
+        steps = await self._steps(SessionKey(session_id=session_id, tenant=tenant))
+        return await asyncio.to_thread(offloaded, _replayed, self.judge, config, steps)
 
-    async def _stored(self, key: SessionKey) -> _Stored:
+    async def _steps(self, key: SessionKey) -> tuple[Step, ...]:
         entries = await self.store.transcript(key)
         if not entries:
             raise SessionNotFound(
                 "There is no such session; `promptguard sessions list` shows what is stored."
             )
         state = await self.store.load(key)
-        return _Stored(entries=entries, system=state.system if state is not None else "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stored:
-    """A session as it was stored."""
-
-    entries: tuple[TranscriptEntry, ...]
-    system: str
-
-    def steps(self) -> tuple[Step, ...]:
-        return steps_from(self.entries, system=self.system)
-
-
-def _explained(judge: TurnJudge, stored: _Stored) -> Explanation:
-    return explain(judge, stored.steps())
+        system = state.system if state is not None else ""
+        # In a thread: a long transcript takes long to read.
+        return await asyncio.to_thread(steps_from, entries, system=system)
 
 
 def _replayed(
-    judge: TurnJudge, config: ControllerConfig, stored: _Stored
+    judge: TurnJudge, config: ControllerConfig, steps: tuple[Step, ...]
 ) -> tuple[tuple[Verdict, Verdict], ...]:
-    ours, steps = judge.config, stored.steps()
+    ours = judge.config
     same_rules = (config.rules, config.temporal) == (ours.rules, ours.temporal)
     # To read and compile the rules takes most of a second.
     other = TurnJudge.open(

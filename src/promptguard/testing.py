@@ -65,14 +65,9 @@ class ScriptedProvider:
 
     def __init__(self, *script: str | Completion | Exception, name: str = "scripted/model") -> None:
         self._script = list(script)
-        self._name = name
+        self.name = name
         self.calls: list[ProviderCall] = []
         self.is_closed = False
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._name
 
     async def complete(
         self,
@@ -107,7 +102,7 @@ class ScriptedProvider:
             return answer
         read = sum(len(_WORD.findall(message.content)) for message in messages)
         usage = Usage(calls=1, input_tokens=read, output_tokens=len(_WORD.findall(answer)))
-        return Completion(text=answer, model=self._name, usage=usage)
+        return Completion(text=answer, model=self.name, usage=usage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

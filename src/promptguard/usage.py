@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from promptguard.counts import counted
 
@@ -27,13 +27,8 @@ class Usage:
         return self.unpriced_calls == 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            calls=self.calls + other.calls,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
-            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
-        )
+        names = (field.name for field in fields(self))
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 def cost_text(usage: Usage) -> str:

@@ -53,64 +53,45 @@ def map_ordered(
         for piece in chunks:
             yield from worker(piece)
         return
-    yield from WorkerPool(open_worker, jobs, lost).map(chunks)
+    pool = _Processes(open_worker, jobs)
+    pending: deque[tuple[Sequence[T], Future[Sequence[R]]]] = deque()
+    try:
+        while True:
+            for new in islice(chunks, jobs * AHEAD - len(pending)):
+                pending.append((new, pool.submit(new)))
+            if not pending:
+                return
+            oldest, future = pending.popleft()
+            try:
+                results = future.result()
+            except BrokenProcessPool:
+                # One death fails all futures of a pool, those of other processes too.
+                pool.end()
+                results = _one_by_one(open_worker, oldest, lost)
+                pool = _Processes(open_worker, jobs)
+                pending = deque((later, pool.submit(later)) for later, _ in pending)
+            yield from results
+    finally:
+        pool.end()
 
 
-class WorkerPool(Generic[T, R]):
-    """Processes that hold a worker each; after a death the others' work is done again."""
-
-    def __init__(
-        self, open_worker: Callable[[], Worker[T, R]], jobs: int, lost: Callable[[T], R]
-    ) -> None:
-        self._open_worker = open_worker
-        self._jobs = jobs
-        self._lost = lost
-        self._pool = _Processes(open_worker, jobs)
-        self._pending: deque[tuple[Sequence[T], Future[Sequence[R]]]] = deque()
-
-    def map(self, chunks: Iterable[Sequence[T]]) -> Generator[R, None, None]:
-        """Yield the results of all chunks in order; the pool ends with it."""
-        try:
-            for chunk in chunks:
-                self._submit(chunk)
-                if len(self._pending) >= self._jobs * AHEAD:
-                    yield from self._take()
-            while self._pending:
-                yield from self._take()
-        finally:
-            self._pool.end()
-
-    def _submit(self, chunk: Sequence[T]) -> None:
-        self._pending.append((chunk, self._pool.submit(chunk)))
-
-    def _take(self) -> Sequence[R]:
-        chunk, future = self._pending.popleft()
-        try:
-            return future.result()
-        except BrokenProcessPool:
-            # One death fails all futures of a pool, those of other processes too.
-            waiting = [later for later, _ in self._pending]
-            self._pending.clear()
-            self._pool.end()
-            results = self._one_by_one(chunk)
-            self._pool = _Processes(self._open_worker, self._jobs)
-            for later in waiting:
-                self._submit(later)
-            return results
-
-    def _one_by_one(self, chunk: Sequence[T]) -> Sequence[R]:
-        """Do a chunk again, item by item, so that only the item that kills is lost."""
-        results: list[R] = []
-        self._pool = _Processes(self._open_worker, 1)
+def _one_by_one(
+    open_worker: Callable[[], Worker[T, R]], chunk: Sequence[T], lost: Callable[[T], R]
+) -> list[R]:
+    """Do a chunk again, item by item, so that only the item that kills is lost."""
+    results: list[R] = []
+    pool = _Processes(open_worker, 1)
+    try:
         for item in chunk:
             try:
-                results += self._pool.submit([item]).result()
+                results += pool.submit([item]).result()
             except BrokenProcessPool:
-                results.append(self._lost(item))
-                self._pool.end()
-                self._pool = _Processes(self._open_worker, 1)
-        self._pool.end()
-        return results
+                results.append(lost(item))
+                pool.end()
+                pool = _Processes(open_worker, 1)
+    finally:
+        pool.end()
+    return results
 
 
 class _Processes(Generic[T, R]):

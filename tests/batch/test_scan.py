@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from promptguard.batch.local import judge_locally
 from promptguard.batch.ray import judge_on_ray
-from promptguard.batch.scan import Engine, FileOutput, ScanCounts, scan
+from promptguard.batch.scan import Engine, FileOutput, ScanCounts, judge_locally, scan
 from promptguard.batch.verdict_lines import line_of, open_judge
 from promptguard.config import ControllerConfig, PolicyConfig
 from promptguard.conversation import Message, Role

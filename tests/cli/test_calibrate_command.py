@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 from labelled_records import data, rules_config, run
 
 from promptguard.cli.calibrate import calibrate
+from promptguard.cli.tune import tune
 from promptguard.config import load_settings
-from promptguard.errors import DataError, InputError
+from promptguard.errors import ConfigError, DataError, InputError
 from promptguard.risk.weights import load_weights
 from promptguard.state import SessionState
 from promptguard.turns.input import TurnInput
@@ -106,10 +108,18 @@ def test_an_existing_weights_file_is_kept(tmp_path: Path, config: str) -> None:
     assert run(calibrate, *words, "--force").exit_code == 0
 
 
-def test_a_prompt_s_threshold_is_no_weights_file(tmp_path: Path, config: str) -> None:
-    """Asking for one is an error, not a file that is never written."""
-    with pytest.raises(InputError, match="threshold"):
-        run(calibrate, data(tmp_path, 4), "--target", "prompt", "--out", str(tmp_path / "w.toml"))
+@pytest.mark.parametrize("command", [calibrate, tune])
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: click.Command
+) -> None:
+    """What took minutes to compute would else be lost."""
+
+    def nothing(*_: object, **__: object) -> None:
+        raise AssertionError("the data was read")
+
+    monkeypatch.setattr("promptguard.validation.dataset.load_dataset", nothing)
+    with pytest.raises(ConfigError, match="does not exist; make it"):
+        run(command, data(tmp_path, 4), "--out", str(tmp_path / "missing" / "w.toml"))
 
 
 def test_a_prompts_threshold_is_stated_with_its_guarantee(tmp_path: Path, config: str) -> None:

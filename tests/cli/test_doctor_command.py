@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -207,6 +208,27 @@ def test_a_model_file_that_is_not_the_published_one_is_found(tmp_path: Path, mon
     done = doctor(tmp_path, "conversation: {store: 'memory:'}")
     assert done.exit_code == 3
     assert "broken  model files: tokenizer.json" in done.output
+
+
+def test_webhooks_without_the_service_s_extra_are_a_finding(tmp_path: Path, monkeypatch) -> None:
+    """It names what to install, and what comes after it is examined."""
+    monkeypatch.delitem(sys.modules, "promptguard.service.webhooks", raising=False)
+    monkeypatch.delitem(sys.modules, "promptguard.service.auth", raising=False)
+    monkeypatch.setitem(sys.modules, "starlette.requests", None)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    done = doctor(
+        tmp_path,
+        "conversation: {store: 'memory:'}\n"
+        "service: {webhooks: [{url: 'https://hooks.example/', secret_env: HOOK}]}\n",
+    )
+    assert "broken  webhooks: The service needs the extra `service`" in done.output
+    assert "upstream" in done.output
+
+
+def test_a_store_under_the_name_of_nobody_is_examined(tmp_path: Path) -> None:
+    """As the store reads it: a folder with a tilde, which is not there."""
+    done = doctor(tmp_path, "conversation: {store: 'sqlite:~nobody-here/s.db'}")
+    assert "~nobody-here does not exist; make it" in done.output
 
 
 def test_what_the_service_needs_is_looked_at(tmp_path: Path) -> None:

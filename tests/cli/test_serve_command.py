@@ -15,9 +15,8 @@ import yaml
 from click.testing import CliRunner
 
 from promptguard.cli import cli
-from promptguard.cli.extras import service_extra
 from promptguard.cli.serve import _announce
-from promptguard.cli.service_checks import listen
+from promptguard.cli.service_checks import listen, service_extra
 from promptguard.config import KeyConfig, ServiceConfig
 from promptguard.errors import ConfigError, StoreError
 
@@ -139,6 +138,13 @@ def test_an_address_of_another_machine_is_told_so(host: str) -> None:
     """Another port would not help."""
     with pytest.raises(ConfigError, match="--host an address of this machine"):
         listen(host, 0)
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_the_banner_s_address_can_be_opened(host: str, capsys) -> None:
+    """A host may be given in brackets, as in an address."""
+    _announce(ServiceConfig(host=host), 8787)
+    assert "listens on http://[::1]:8787\n" in capsys.readouterr().out
 
 
 def test_the_banner_says_where_the_command_lives(capsys) -> None:

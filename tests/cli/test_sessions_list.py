@@ -26,6 +26,12 @@ def test_a_limit_out_of_range_is_refused(limit: str) -> None:
 @pytest.mark.parametrize("stored", ["team/1", plain_id("team/1")])
 def test_an_id_is_found_by_part_of_it_as_it_was_given(tmp_path: Path, stored: str) -> None:
     """The service stores odd ids in a plain form, a program that uses the library does not."""
+    (found,) = json.loads(listed(tmp_path, stored, "--json", "--contains", "team/"))
+    assert found["session_id"] == stored
+
+
+def listed(tmp_path: Path, stored: str, *options: str) -> str:
+    """Return what `sessions list` prints of a store with one session."""
     url = f"sqlite:{tmp_path / 's.db'}"
 
     async def save() -> None:
@@ -36,6 +42,5 @@ def test_an_id_is_found_by_part_of_it_as_it_was_given(tmp_path: Path, stored: st
     asyncio.run(save())
     config = tmp_path / "c.yaml"
     config.write_text(f"conversation: {{store: '{url}'}}\n", encoding="utf-8")
-    words = ["--config", str(config), "list", "--json", "--contains", "team/"]
-    (found,) = json.loads(CliRunner().invoke(sessions, words).stdout)
-    assert found["session_id"] == stored
+    words = ["--config", str(config), "list", *options]
+    return CliRunner().invoke(sessions, words, catch_exceptions=False).stdout

@@ -83,7 +83,7 @@ def test_the_aggregate_lies_between_the_layers(items: list[Layer]) -> None:
         assert min(numbers) <= whole[component] <= max(numbers)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -0.1, 1.1])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -0.1, 1.1, 10**400])
 def test_a_value_outside_the_unit_interval_is_refused(bad: float) -> None:
     """Every component is checked."""
     for numbers in ((bad, 0, 0), (0, bad, 0), (0, 0, bad)):

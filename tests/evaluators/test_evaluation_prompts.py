@@ -116,3 +116,11 @@ def test_the_trial_cases_hold_attacks_and_ordinary_requests() -> None:
     cases = trial_cases()
     assert len({case.name for case in cases}) == len(cases)
     assert {case.is_attack for case in cases} == {True, False}
+
+
+def test_a_pinned_version_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge asks for its text with every call."""
+    pinned = f"ayni_relational@{evaluation_prompt('ayni_relational').version}"
+    first = evaluation_prompt(pinned)
+    monkeypatch.setattr("promptguard.evaluators.prompts.read_versions", None)
+    assert evaluation_prompt(pinned) is first

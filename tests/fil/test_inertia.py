@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptguard.fil.parameters import read_parameters
-from promptguard.fil.temporal import amplification, amplifications, events_of, inertia_score
+from promptguard.fil.temporal import amplification, events_of, past_of
 from promptguard.state import ConversationHistory
 
 PARAMETERS = read_parameters()
@@ -46,6 +46,6 @@ def test_children_count_for_the_parent() -> None:
 def test_the_score_sums_over_directives() -> None:
     """Σ (amp - 1) · severity · 0.5, exactly."""
     past = _past(*[("FIL-01a", "FIL-05")] * 4)
-    amps = amplifications(("FIL-01a", "FIL-05"), past, PARAMETERS.inertia)
-    assert amps == {"FIL-01a": pytest.approx(1.2), "FIL-05": pytest.approx(1.2)}
-    assert inertia_score(amps, PARAMETERS) == pytest.approx(0.2 * (1.8 + 1.3) * 0.5)
+    found = past_of(("FIL-01a", "FIL-05"), past, PARAMETERS, now=0.0)
+    assert found.amplifications == {"FIL-01a": pytest.approx(1.2), "FIL-05": pytest.approx(1.2)}
+    assert found.inertia == pytest.approx(0.2 * (1.8 + 1.3) * 0.5)

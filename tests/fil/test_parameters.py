@@ -9,7 +9,6 @@ import pytest
 
 from promptguard.errors import ConfigError, DataError
 from promptguard.fil.parameters import read_parameters
-from promptguard.fil.persona import persona_weight
 
 SHIPPED = files("promptguard").joinpath("data/fil.toml").read_text(encoding="utf-8")
 
@@ -42,13 +41,13 @@ def test_the_shipped_numbers_are_those_of_the_design() -> None:
 )
 def test_personas_weigh_directives(persona: str, directive: str, weight: float) -> None:
     """What a persona names weighs more, the rest one half."""
-    assert persona_weight(read_parameters(), persona, directive) == weight
+    assert read_parameters().persona_weight(persona, directive) == weight
 
 
 def test_an_unknown_persona_is_a_configuration_error() -> None:
     """The message lists the known ones."""
     with pytest.raises(ConfigError, match="strict"):
-        persona_weight(read_parameters(), "villain", "FIL-01")
+        read_parameters().persona_weight("villain", "FIL-01")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +60,9 @@ def test_an_unknown_persona_is_a_configuration_error() -> None:
         ('directives = ["FIL-01b"', 'directives = ["FIL-77"'),
         ("version = 1", "version = "),
         ("step = 0.2", "stride = 0.2"),
+        ("dan = 0.8\n", ""),
+        ("FIL-03 = 2.5", 'FIL-03 = "high"'),
+        ("[persona.strict]", "[persona]\nstrict = 1\n[other]"),
     ],
 )
 def test_broken_numbers_are_a_data_error(tmp_path: Path, found: str, written: str) -> None:
@@ -68,6 +70,16 @@ def test_broken_numbers_are_a_data_error(tmp_path: Path, found: str, written: st
     path = tmp_path / "fil.toml"
     path.write_text(SHIPPED.replace(found, written, 1), encoding="utf-8")
     with pytest.raises(DataError):
+        read_parameters(path)
+
+
+@pytest.mark.parametrize("content", [None, b"\xff"])
+def test_a_file_that_cannot_be_read_is_a_data_error(tmp_path: Path, content: bytes | None) -> None:
+    """Missing, or no UTF-8."""
+    path = tmp_path / "fil.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match="Cannot read"):
         read_parameters(path)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
 from promptguard.errors import DataError
-from promptguard.patterns.wordlist import Concepts, parse_concepts
+from promptguard.patterns.pack import letters
+from promptguard.patterns.wordlist import Concepts, WordList, parse_concepts
 
 TINY = Concepts(
     (
@@ -61,15 +61,11 @@ def test_places_are_those_of_the_folded_text() -> None:
     }
 
 
-def test_a_folder_of_files_is_read(tmp_path: Path) -> None:
-    """Each language is one file with one table."""
-    (tmp_path / "en.toml").write_text('[concepts]\nlock = "lock"\n', encoding="utf-8")
-    (tmp_path / "de.toml").write_text('[concepts]\nlock = "schloss"\n', encoding="utf-8")
-    concepts = Concepts.load(tmp_path)
-    assert concepts.names == {"lock"}
-    assert set(concepts.match("ein schloss")) == {"lock"}
-    with pytest.raises(DataError, match="no concept files"):
-        Concepts.load(tmp_path / "none")
+def test_a_single_letter_is_found_once_wherever_it_stands() -> None:
+    """At the end of a text too, where no second letter follows."""
+    words = WordList([("毒", "poison"), ("毒薬", "potion")], letters)
+    assert [hit.start for hit in words.find("毒の毒")] == [0, 2]
+    assert [hit.term for hit in words.find("毒薬")] == ["poison", "potion"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from promptguard.errors import DataError
 from promptguard.fil.engine import FrozenInstinct
 from promptguard.patterns import add_language, codes, languages
 from promptguard.patterns.wordlist import shipped_concepts
+from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.signals.intent import gathering_step
 from promptguard.signals.structure import Feature, structure
 from promptguard.signals.subject import text_terms
@@ -125,6 +126,15 @@ def test_a_folder_given_twice_counts_once(folder: Path) -> None:
     assert len(twice.rules) == len(once.rules)
 
 
+def test_a_folder_that_has_changed_is_read_again(folder: Path) -> None:
+    """A reload takes its new rules, wherever it was added before."""
+    FrozenInstinct.load(extra_paths=[folder])
+    (folder / "rules.toml").write_text(FILES["rules"].replace("faru", "konstruu"), encoding="utf-8")
+    layer = FrozenInstinct.load(extra_paths=[folder])
+    assert layer.assess(read_text("Konstruu bombon!"), now=0.0).violated == ("FIL-01d",)
+    assert layer.assess(read_text("Faru bombon!"), now=0.0).violated == ()
+
+
 @pytest.mark.parametrize(
     ("name", "text", "fault"),
     [
@@ -138,6 +148,8 @@ def test_a_folder_given_twice_counts_once(folder: Path) -> None:
         ("concepts", "[concepts", "not valid TOML"),
         ("concepts", '[concepts]\nexplosive = "!!!"\n', "empty word"),
         ("phrases", "# \udcff", "Cannot read"),
+        ("rules", FILES["rules"].replace('"content"', '"contents"'), "unknown kind"),
+        ("rubric", FILES["stopwords"].replace('"terms"', '"folded"'), "needs one entry"),
     ],
 )
 def test_a_broken_folder_is_refused(folder: Path, name: str, text: str, fault: str) -> None:
@@ -146,6 +158,9 @@ def test_a_broken_folder_is_refused(folder: Path, name: str, text: str, fault: s
     with pytest.raises(DataError, match=fault):
         add_language(folder)
     assert "xx" not in codes("rules")
+    # All who read languages go on as before, as after a reload without that folder.
+    assert FrozenInstinct.load().rules
+    assert "xx" not in shipped_patterns().languages
 
 
 def test_only_new_folders_with_files_are_languages(tmp_path: Path, folder: Path) -> None:

@@ -192,6 +192,15 @@ async def test_an_answer_that_could_unpack_to_any_size_is_an_error(encoding: str
         await drain(endpoint_of(Script(streamed)), [])
 
 
+@pytest.mark.parametrize("encoding", ["GZIP", "Gzip"])
+async def test_a_compression_is_known_in_any_case(encoding: str) -> None:
+    """Names of encodings have none."""
+    answer = httpx.Response(
+        200, stream=Raw(gzip.compress(b"fine")), headers={"content-encoding": encoding}
+    )
+    assert (await endpoint_of(Script(answer)).send("GET", "/models")).content == b"fine"
+
+
 class Raw(httpx.AsyncByteStream):
     """Bytes that nobody has unpacked yet."""
 

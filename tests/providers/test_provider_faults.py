@@ -11,6 +11,7 @@ from promptguard.providers.faults import (
     cut_off,
     fault_of,
     garbled,
+    odd_encoding,
     rejected,
     retry_after_of,
 )
@@ -77,9 +78,10 @@ def test_a_long_error_body_is_cut_and_a_wait_is_kept() -> None:
 
 
 def test_other_faults_name_the_provider() -> None:
-    """Left alone, garbled, or broken off."""
-    for fault in (circuit_open(PAID, 12.3), garbled(PAID), cut_off(PAID)):
+    """Left alone, garbled, broken off, or packed as nobody asked."""
+    for fault in (circuit_open(PAID, 12.3), garbled(PAID), cut_off(PAID), odd_encoding(PAID)):
         assert PAID.name in str(fault)
+        assert fault.provider == PAID.name
     assert "12 s" in str(circuit_open(PAID, 12.3))
 
 
@@ -112,6 +114,8 @@ async def test_an_error_is_raised_with_its_body(is_streamed: bool) -> None:
         ({"retry-after": LATER, "date": MONDAY}, 30.0),
         ({"retry-after": MONDAY, "date": LATER}, 0.0),
         ({"retry-after": LATER}, None),
+        ({"retry-after": LATER, "date": MONDAY.replace("GMT", "-0000")}, None),
+        ({"retry-after": LATER.replace("GMT", "-0000"), "date": MONDAY}, None),
         ({"retry-after": "-1"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),

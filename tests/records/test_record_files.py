@@ -102,6 +102,29 @@ def test_json_arrays_containers_and_single_objects(tmp_path: Path) -> None:
         assert all(isinstance(item, Record) for item in found)
 
 
+@pytest.mark.parametrize("name", ["messages", "text"])
+def test_a_single_conversation_may_have_a_field_called_data(tmp_path: Path, name: str) -> None:
+    """It is the record, and not what its field holds."""
+    body = {"id": "a", name: HELLO["messages"] if name == "messages" else "hello", "data": []}
+    assert only(write(tmp_path / "a.json", json.dumps(body))).id == "a"
+
+
+def test_a_folder_in_a_folder_is_no_file_of_it(tmp_path: Path) -> None:
+    """Whatever its name ends with; the files beside it are read."""
+    file = write(tmp_path / "a.jsonl", json.dumps(HELLO))
+    (tmp_path / "b.json").mkdir()
+    assert input_files([tmp_path]) == (str(file),)
+
+
+def test_requests_within_requests_end_no_reading(tmp_path: Path) -> None:
+    """However deep they are: what JSON can say is read, what it cannot is a fault."""
+    deepest = sys.getrecursionlimit()
+    for depth in range(deepest - 150, deepest):
+        line = '{"request":' * depth + '{"text": "hello"}' + "}" * depth
+        (found,) = read_records([write(tmp_path / "a.jsonl", line)])
+        assert isinstance(found, Fault) or found.messages[0].content == "hello"
+
+
 def test_json_lines_in_a_json_file(tmp_path: Path) -> None:
     """A .json file with one object per line is read line by line."""
     path = write(tmp_path / "a.json", f"{json.dumps(HELLO)}\n{json.dumps(HELLO)}\n")

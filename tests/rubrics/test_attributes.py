@@ -3,10 +3,9 @@
 import pytest
 
 from promptguard.conversation import messages_from
-from promptguard.rubrics.attributes import values_in
+from promptguard.rubrics.attributes import number_in, values_in
 from promptguard.rubrics.contradiction import RubricVerdict, judge_contradiction, rubric
 from promptguard.rubrics.folding import fold
-from promptguard.rubrics.numerals import number_in
 from promptguard.rubrics.patterns import shipped_patterns
 from promptguard.rubrics.turns import turns_of
 
@@ -28,9 +27,9 @@ def test_a_value_matches_and_ignores_what_it_says(wording) -> None:
     """`match` and `clean` in the data file are each entry's own tests."""
     assert wording.entry.clean
     for text in wording.entry.match:
-        assert wording.value(fold(text)), text
+        assert wording.on(fold(text)), text
     for text in wording.entry.clean:
-        assert not wording.value(fold(text)), text
+        assert not wording.on(fold(text)), text
 
 
 @pytest.mark.parametrize(
@@ -90,8 +89,8 @@ def test_a_reply_counts_only_right_after_its_question() -> None:
     """A bare number answers whatever was asked."""
     (age,) = turns_of(messages_from(talk("你多大？", "24")), PATTERNS)
     (size,) = turns_of(messages_from(talk("你家有几口人？", "24")), PATTERNS)
-    assert [value.number for value in values_in(age)] == [24]
-    assert values_in(size) == ()
+    assert [value.number for value in values_in(age, age.language)] == [24]
+    assert values_in(size, size.language) == ()
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """The wordings keep their own promises."""
 
+import re
+
 import pytest
 
 from promptguard.errors import DataError
-from promptguard.patterns import packs, parse_pack
-from promptguard.rubrics.acknowledgement import find_acknowledgement
+from promptguard.patterns import Entry, packs, parse_pack
 from promptguard.rubrics.folding import fold
-from promptguard.rubrics.patterns import patterns_from, shipped_patterns
+from promptguard.rubrics.patterns import Statement, patterns_from, shipped_patterns
 from promptguard.rubrics.position import matched_wordings
+from promptguard.rubrics.turns import find_acknowledgement
 
 LANGUAGES = tuple(shipped_patterns().languages.values())
 WORDINGS = [
@@ -80,7 +82,7 @@ def _english(old: str, new: str) -> str:
     [
         ("version = 6", "version = ", "not valid TOML"),
         ("version = 6", "", "version"),
-        ('name = "asks"', 'name = "begs"', "'asks'"),
+        ('name = "asks"', 'name = "begs"', "needs all of asks, stop"),
         ('kind = "hesitation"', 'kind = "doubt"', "hesitation"),
         ('id = "en-yes"\nkind = "lead"\nname = "yes"', 'id = "en-yes"\nkind = "lead"', "no side"),
         ("{stop}", "{halt}", "halt"),
@@ -92,6 +94,14 @@ def test_a_broken_file_is_named(old, new, message) -> None:
     """The error says what is wrong with the data."""
     with pytest.raises(DataError, match=message):
         patterns_from([parse_pack(_english(old, new), "en/rubric.toml")])
+
+
+def test_a_group_that_takes_no_part_in_a_match_tells_nothing() -> None:
+    """One of two alternatives may lack the thing that the fact is on."""
+    entry = Entry(id="en-x", kind="fact", language="en", name="like")
+    wording = Statement(entry=entry, patterns=(re.compile("i like (.+)|me too"),), unless=None)
+    assert wording.on("i like tea") == "tea"
+    assert wording.on("me too") == ""
 
 
 def test_words_of_other_languages_are_known() -> None:

@@ -120,6 +120,16 @@ def test_resuming_nothing_begins(path: Path) -> None:
     assert journal.lines() == ("one",)
 
 
+def test_a_full_disk_is_said_in_a_sentence_also_when_the_file_is_closed(tmp_path: Path) -> None:
+    """What could not be written is tried again then, and must not end in a traceback."""
+    journal = Journal(Path("/dev/full"), SETTINGS, settings_file=tmp_path / "settings")
+    journal.begin(overwrite=True)
+    for fails in (lambda: journal.add("one"), journal.close):
+        with pytest.raises(ConfigError, match="Cannot write /dev/full"):
+            fails()
+    journal.close()
+
+
 def test_last_lines_can_be_dropped(path: Path) -> None:
     """The lines before them stay byte for byte."""
     journal = written(path, "é", "two", "three")

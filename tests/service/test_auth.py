@@ -192,6 +192,14 @@ async def test_without_keys_only_local_programs_are_answered(guarded, peer, head
     assert (reply.status_code, reply.json()["error"]["code"]) == (403, "local_only")
 
 
+async def test_an_odd_content_length_is_no_failure_of_ours(guarded) -> None:
+    """Python takes a superscript for a digit, and for no number."""
+    guard = await guarded()
+    headers = {"content-length": b"\xb2", "content-type": "application/json"}
+    reply = await guard.client.post("/v1/moderations", content=b'{"input": "hi"}', headers=headers)
+    assert reply.status_code == 200
+
+
 async def test_local_names_are_all_local(guarded) -> None:
     """With ports, brackets and our own pages as origin."""
     guard = await guarded()

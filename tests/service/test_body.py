@@ -105,6 +105,16 @@ def test_encoded_text_is_read_and_encoded_bytes_are_noted() -> None:
     assert reading.unjudged == ["messages[0]"]
 
 
+def test_no_odd_end_hides_encoded_text() -> None:
+    """Lenient readers pass over a character too many, and go on behind padding."""
+    words = base64.b64encode((ORDER * 9).encode()).decode()
+    assert prose_in(words + "A") == ([ORDER * 9], False)
+    greeting = base64.b64encode(b"Hello, you there!").decode()
+    assert greeting.endswith("=")
+    found = prose_in(f"data:text/plain;base64,{greeting}{words}")
+    assert found == (["Hello, you there!" + ORDER * 9], False)
+
+
 @pytest.mark.parametrize(
     ("hidden", "found"),
     [

@@ -80,6 +80,17 @@ async def test_a_heavy_call_ends_at_its_deadline() -> None:
         assert await asyncio.to_thread(endless.ended.wait, 20)
 
 
+async def test_a_failure_within_its_time_is_not_the_deadlines() -> None:
+    """A connection that timed out is told as what it is."""
+
+    def times_out() -> None:
+        raise TimeoutError("the store's own")
+
+    async with open_calls() as calls:
+        with pytest.raises(TimeoutError, match="own"):
+            await computed(calls, BOSS, Lane.HEAVY, times_out)
+
+
 async def test_a_call_ends_with_whoever_waits_for_it() -> None:
     """A cancelled task leaves no computation behind."""
     endless = Endless()

@@ -20,10 +20,10 @@ from guarded_service import fast_judge
 from promptguard.computations import checkpoint, offloaded, offloading
 from promptguard.config import ControllerConfig
 from promptguard.errors import EvaluationError
+from promptguard.service.calls import in_child
 from promptguard.service.child import NICENESS, Child
 from promptguard.service.errors import ApiError
 from promptguard.service.lanes import LONG_BODY_BYTES, Abandoned, Call, Lane
-from promptguard.service.middleware import in_child
 from promptguard.turns.judge import TurnJudge
 
 CONFIG = ControllerConfig(store="memory:")

@@ -118,6 +118,16 @@ def test_the_first_wrong_field_is_named(faults: list[dict[str, Any]], param: str
     assert "quoted" not in str(found.detail)
 
 
+def test_a_field_that_is_no_text_is_named_as_one() -> None:
+    """A key may be half a character, which no answer can hold."""
+    faults = [{"type": "extra_forbidden", "loc": ("body", "\ud800"), "msg": "Not permitted"}]
+    response = error_response(RequestValidationError(faults))
+    assert (response.status_code, json.loads(bytes(response.body))["error"]["param"]) == (
+        422,
+        "\ufffd",
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "code", "param"),
     [

@@ -116,7 +116,7 @@ def test_everything_goes_once_and_in_order(
 def test_a_chunk_of_any_field_counts(delta: dict) -> None:
     """What the format shows is what is held back."""
     data = json.dumps({"choices": [{"index": 0, "delta": delta}]})
-    read = ChatWire().event_reader().read(data)
+    read = ChatWire().read_event(data)
     assert read is not None
     hold = HoldBack(1)
     hold.take(data, read)

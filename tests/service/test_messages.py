@@ -164,6 +164,15 @@ async def test_thinking_and_documents_are_judged(guarded) -> None:
         assert PAGE not in guard.upstream.raw[-1].decode()
 
 
+async def test_a_text_beside_a_tool_result_is_content(guarded) -> None:
+    """A server may show the model more of a block than its content."""
+    guard = await guarded()
+    block = {"type": "tool_result", "tool_use_id": "t", "content": "Fine.", "note": PAGE}
+    reply = await send(guard, "hello", {"role": "user", "content": [block]})
+    assert reply.headers["x-promptguard-action"] == "strip"
+    assert PAGE not in guard.upstream.raw[-1].decode()
+
+
 async def test_a_system_prompt_over_the_bound_is_refused(guarded) -> None:
     """As it is in the other formats."""
     guard = await guarded(conversation={"max_chars": 1000})

@@ -159,6 +159,7 @@ async def test_a_stream_without_its_last_event_was_broken_off(guarded) -> None:
     guard.upstream.script.raw_response = named(response_events(a_response("half an answer"))[:-1])
     events = events_of(await respond(guard, "hello", stream=True))
     assert (events[-1]["type"], events[-1]["code"]) == ("error", "upstream_error")
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
 
 CALL_OF_HARM = {
@@ -195,6 +196,36 @@ async def test_text_that_comes_only_at_the_end_of_a_stream_is_watched(guarded) -
     guard.upstream.script.raw_response = named([last])
     streamed = await respond(guard, "hello", stream=True)
     assert "sarin" not in streamed.text
+
+
+async def test_a_response_that_comes_only_at_the_end_of_a_stream_is_known(guarded) -> None:
+    """The next request goes on from it in the same session."""
+    guard = await guarded()
+    from stub_upstream import a_response, named
+
+    last = {"type": "response.completed", "response": a_response("Hello.")}
+    guard.upstream.script.raw_response = named([last])
+    await respond(guard, "hello", stream=True)
+    await respond(guard, "again", previous_response_id="resp_1")
+    assert (await guard.only_state()).turn_count == 2
+
+
+async def test_a_text_beside_a_tool_output_is_content(guarded) -> None:
+    """A server may show the model more of an item than its output."""
+    guard = await guarded()
+    output = {"type": "function_call_output", "call_id": "c1", "output": "Fine.", "note": PAGE}
+    reply = await respond(guard, [{"role": "user", "content": "hello"}, output])
+    assert reply.headers["x-promptguard-action"] == "strip"
+    assert PAGE not in guard.upstream.raw[-1].decode()
+
+
+async def test_a_block_names_the_field_with_the_words(guarded) -> None:
+    """Each format has another, where blocks are errors."""
+    guard = await guarded(service={"block_style": "error"})
+    assert (await respond(guard, ATTACK)).json()["error"]["param"] == "input"
+    asked = {"model": "m", "prompt": ATTACK}
+    reply = await guard.client.post("/v1/completions", json=asked)
+    assert reply.json()["error"]["param"] == "prompt"
 
 
 @pytest.mark.parametrize("is_item_done", [True, False])

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import logging
+import os
 import signal
 import socket
 import threading
@@ -192,18 +193,28 @@ async def test_retention_drops_old_text_every_hour(guarded) -> None:
     assert "promptguard_entries_redacted_total 2.0" in metrics
 
 
-async def test_retention_survives_a_store_that_fails(guarded) -> None:
-    """It tries again in an hour."""
+@pytest.mark.parametrize("error", [StoreError, OSError])
+async def test_retention_survives_a_store_that_fails(guarded, error) -> None:
+    """Whatever is wrong with it: it tries again in an hour."""
     guard = await guarded(conversation={"retention_days": 1})
+    tries: list[str] = []
 
     async def broken(**_: object) -> int:
-        raise StoreError("gone")
+        tries.append("tried")
+        raise error("gone")
+
+    async def sleep(_: float) -> None:
+        if len(tries) == 2:
+            raise asyncio.CancelledError
 
     guard.controller.store.redact = broken
+    telemetry = guard.service.telemetry
     job = Retention(
-        controller=guard.controller, telemetry=guard.service.telemetry, clock=guard.clock
+        controller=guard.controller, telemetry=telemetry, clock=guard.clock, sleep=sleep
     )
-    assert await job.once() == 0
+    with pytest.raises(asyncio.CancelledError):
+        await job.run()
+    assert len(tries) == 2
 
 
 async def test_the_demonstration_is_loaded_once_into_an_empty_store(guarded) -> None:
@@ -291,6 +302,17 @@ def test_an_audit_file_that_cannot_be_written_stops_the_start(tmp_path) -> None:
     """Better no service than actions without a trace."""
     with pytest.raises(ConfigError, match="audit file"):
         AuditLog(str(tmp_path / "no" / "where.log"), clock=time.time)
+
+
+def test_an_action_whose_record_is_cut_short_is_not_done(tmp_path, monkeypatch) -> None:
+    """A disk that becomes full takes half a line without an error."""
+    audit = AuditLog(str(tmp_path / "audit.jsonl"), clock=time.time)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, text: write(file, text[: len(text) // 2]))
+    done = []
+    with pytest.raises(ConfigError, match="space"), audit.action("a", "delete", "s", tenant="t"):
+        done.append("deleted")
+    assert not done
 
 
 async def test_metrics_count_without_naming_anyone(guarded) -> None:

@@ -193,6 +193,19 @@ async def test_a_retry_that_is_not_judged_can_be_sent_once_more() -> None:
     assert (await found(index, ANA, *said)).session_id == "s1"
 
 
+async def test_a_claim_is_given_back_as_it_was_made() -> None:
+    """A longer request that failed leaves the unanswered turn before it to be sent again."""
+    index = SessionIndex()
+    index.mark_unanswered(chain_of(ANA, view_of([user("hi")])), "s1")
+    said = (user("hi"), user("are you there?"))
+    with pytest.raises(KeyError):
+        async with SessionFinder(MemoryStore(), index).find(
+            ANA, said, view_of(said), session_id=None
+        ):
+            raise KeyError
+    assert (await found(index, ANA, user("hi"))).session_id == "s1"
+
+
 async def test_a_named_or_known_session_is_not_searched_for() -> None:
     """The id is bound to its owner; a known key is taken as it is."""
     finder = SessionFinder(MemoryStore(), SessionIndex())

@@ -45,32 +45,7 @@ def text_of(events: list) -> str:
 
 def chunk(text: str) -> tuple[str, object]:
     data = json.dumps({"id": "x", "choices": [{"index": 0, "delta": {"content": text}}]})
-    return data, ChatWire().read(data)
-
-
-def test_nothing_leaves_before_what_follows_it_was_read() -> None:
-    """The last characters stay until more has come, or the end."""
-    hold = HoldBack(10)
-    hold.take(*chunk(""))
-    assert len(hold.release()) == 1
-    hold.take(*chunk("aaaaa"))
-    assert not hold.is_due
-    assert hold.release() == []
-    hold.take(*chunk("bbbbbbbbbb"))
-    assert hold.is_due
-    assert hold.take_unjudged() == {0: "aaaaabbbbbbbbbb"}
-    assert [json.loads(d)["choices"][0]["delta"]["content"] for d in hold.release()] == ["aaaaa"]
-    assert (hold.text, hold.sent) == ("aaaaabbbbbbbbbb", "aaaaa")
-    assert len(hold.release(everything=True)) == 1
-
-
-def test_without_hold_back_everything_leaves_at_once() -> None:
-    """And is judged as it passes."""
-    hold = HoldBack(0)
-    hold.take(*chunk("a" * 150))
-    assert len(hold.release()) == 1
-    hold.take(*chunk("a" * 150))
-    assert hold.is_due
+    return data, ChatWire().read_event(data)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +235,20 @@ async def test_a_bad_answer_is_cut_when_it_comes_whole(guarded) -> None:
     strict = await guarded(service={"block_style": "error"})
     strict.upstream.answers(STEPS)
     assert (await strict.chat(SUSPECT)).status_code == 400
+
+
+async def test_a_turn_whose_answer_was_an_error_is_unanswered(guarded) -> None:
+    """The client has no answer to resend: going on, or asking again, rewrites no history."""
+    headers = {"x-session-id": "s"}
+    before = ["hello", assistant("Hi."), "go on"]
+    for after, turns in (([*before, "thank you"], 3), (before, 2)):
+        guard = await guarded(service={"block_style": "error"})
+        guard.upstream.answers("Hi.", MASS_HARM, "Fine.")
+        await guard.chat("hello", headers=headers)
+        assert (await guard.chat(*before, headers=headers)).status_code == 400
+        assert (await guard.chat(*after, headers=headers)).status_code == 200
+        state = await guard.only_state()
+        assert (state.turn_count, state.history_rewrites) == (turns, 0)
 
 
 async def test_detect_mode_cuts_nothing(guarded) -> None:

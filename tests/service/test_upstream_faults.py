@@ -115,6 +115,40 @@ async def test_something_else_than_a_completion_is_a_bad_gateway(guarded, body) 
     assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
 
 
+class Failing(httpx.AsyncByteStream):
+    """A body that breaks off, or never ends."""
+
+    def __init__(self, *, breaks: bool) -> None:
+        self.breaks = breaks
+        self.pieces = 0
+
+    async def __aiter__(self):
+        while self.pieces < 80:
+            self.pieces += 1
+            yield b"x" * 1_000_000
+            if self.breaks:
+                raise httpx.ReadError("x")
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+async def test_an_error_in_place_of_a_stream_is_read_like_any_answer(guarded, breaks) -> None:
+    """Up to the bound of whole answers, and a break is the upstream's failure."""
+    body = Failing(breaks=breaks)
+    refused = httpx.MockTransport(lambda _: httpx.Response(400, stream=body))
+    guard = await guarded(transport=refused)
+    reply = await guard.chat("hello", stream=True)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_error")
+    assert body.pieces < 80
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_calls_are_timed(guarded, stream) -> None:
+    """Until the headers of a stream, or the whole answer."""
+    guard = await guarded()
+    await guard.chat("hello", stream=stream)
+    assert "promptguard_upstream_seconds_count 1.0" in (await guard.client.get("/metrics")).text
+
+
 async def test_a_store_that_fails_keeps_the_turn_from_the_model(guarded) -> None:
     """What cannot be recorded is not passed on; the answer is 503, not 500."""
     from promptguard.errors import StoreError

@@ -162,6 +162,18 @@ async def test_what_waits_when_the_service_stops_is_counted() -> None:
     assert b'{outcome="lost"} 2.0' in telemetry.exposition().body
 
 
+async def test_what_comes_as_the_service_stops_is_counted() -> None:
+    """Between the event and its delivery there is a moment too."""
+    webhooks, _, telemetry = make(hook("https://hooks.example/"), answer=lambda _: None)
+    running = asyncio.create_task(webhooks.run())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    webhooks.publish(event())
+    running.cancel()
+    await asyncio.wait((running,))
+    assert b'{outcome="lost"} 1.0' in telemetry.exposition().body
+
+
 async def test_a_refusal_or_redirect_is_not_tried_again_or_followed() -> None:
     """A redirect could lead anywhere, so it is a failure."""
     calls = []

@@ -29,8 +29,8 @@ def counting(guard, *, preset: str = "strict", weights: str = str(WEIGHTS)) -> W
     changes = {"preset": preset, "weights": weights, "signals": signals}
     service = guard.service
     return WhatIf(
-        guard.controller.store,
-        Calls(live=service.live, lanes=service.lanes, child=service.child),
+        store=guard.controller.store,
+        calls=Calls(live=service.live, lanes=service.lanes, child=service.child),
         ours=judge,
         other=guard.controller.config.model_copy(update=changes),
         principal=Principal(),
@@ -125,6 +125,8 @@ async def test_a_cancelled_count_ends_without_a_report(guarded) -> None:
     guard = await guarded()
     await talked(guard, "Hello")
     job = counting(guard)
+    # A second click does not take the first one back.
+    job.cancel()
     job.cancel()
     await job.run()
     assert job.is_cancelled

@@ -8,7 +8,6 @@ from stored_values import make_entry, make_record, make_verdict
 from promptguard.errors import DataError, InputError, StoreError
 from promptguard.protocols import SessionKey, SessionLabel
 from promptguard.state import ReplyKind, ReplyRecord, SessionState, TranscriptEntry, TurnRecord
-from promptguard.stores.redaction import without_old_text
 from promptguard.stores.rows import (
     MAX_SESSION_ID,
     TURN_COLUMNS,
@@ -196,10 +195,10 @@ def test_retention_drops_old_words_from_the_state_too() -> None:
     state = SessionState(
         session_id="s", version=4, recent=(_turn(1, 10.0, 30.0), _turn(2, 40.0, 50.0))
     )
-    dropped = without_old_text(state, before=20.0)
+    dropped = state.without_old_text(20.0)
     assert dropped is not None
     assert dropped.version == 5
     assert [t.excerpt for t in dropped.recent] == ["", "words"]
     assert [t.reply.excerpt for t in dropped.recent if t.reply] == ["answer", "answer"]
     assert dropped.recent[0].turn_risk == 0.1
-    assert without_old_text(dropped, before=20.0) is None
+    assert dropped.without_old_text(20.0) is None

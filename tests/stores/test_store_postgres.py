@@ -266,15 +266,16 @@ async def test_a_refused_statement_is_not_repeated_nor_quoted(postgres_url: str)
 
 async def test_a_database_that_hangs_is_given_up(postgres_url: str) -> None:
     """A lock that never goes away ends in an error after the timeout."""
-    store = PostgresStore(postgres_url, timeout_s=0.3)
-    await add_turn(store, "a 0")
+    store, patient = PostgresStore(postgres_url, timeout_s=0.3), PostgresStore(postgres_url)
+    await add_turn(patient, "a 0")
     async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
         await connection.execute("LOCK TABLE guard_sessions IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreError, match=r"within 0\.3 s"):
             await add_turn(store, "a 1")
-    await add_turn(store, "a 1")
-    await check_story(store, {"a": 2})
+    await add_turn(patient, "a 1")
+    await check_story(patient, {"a": 2})
     await store.close()
+    await patient.close()
 
 
 async def test_a_label_and_a_deletion_survive_a_restart(

@@ -174,7 +174,9 @@ def test_a_policy_that_blocks_everything_has_no_prior() -> None:
         calibrate_priors([trace(0, [{"fil": 0.1}])], WEIGHTS, 0.5, mode=Mode.SAFE)
 
 
-@pytest.mark.parametrize(("old", "new"), [("1.2.9", "1.2.10"), ("7", "8"), ("beta", "beta.1")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("1.2.9", "1.2.10"), ("7", "8"), ("beta", "beta.1"), ("1.²", "1.².1")]
+)
 def test_versions_count_up(old: str, new: str) -> None:
     """Each written file has its own."""
     assert next_version(old) == new

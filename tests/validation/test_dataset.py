@@ -78,6 +78,13 @@ def test_an_impossible_attack_turn_is_a_fault(tmp_path: Path, given: object) -> 
     assert len(found.faults) == 1
 
 
+def test_a_fault_names_the_turns_there_are(tmp_path: Path) -> None:
+    """Tool results without words are one turn."""
+    said = [{"role": "tool", "content": "a"}]
+    (fault,) = load(tmp_path, row("attack", messages=said, attack_turn=5)).faults
+    assert "from 0 to 0." in fault.reason
+
+
 def test_a_sample_is_seeded_and_keeps_the_order(tmp_path: Path) -> None:
     """The same seed draws the same cases."""
     lines = [row("benign", id=n) for n in range(50)]

@@ -78,6 +78,34 @@ async def test_a_session_is_one_case_while_others_are_saved(
     assert pages > 2
 
 
+async def test_a_session_that_moves_to_the_front_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that goes on while the list is read leaves the pages that are still to come."""
+    monkeypatch.setattr("promptguard.validation.dataset._PAGE", 1)
+    store = MemoryStore()
+    await talk(store, "old", HOSTILE)
+    await label(store, "old", "attack")
+    state = await store.load(SessionKey(session_id="old"))
+    assert state is not None
+    later = replace(state, session_id="later", updated=state.updated + 1)
+    await store.save(replace(later, version=1), expected_version=0)
+    sessions, is_saved = store.sessions, False
+
+    async def busy(query: SessionQuery) -> tuple[SessionState, ...]:
+        nonlocal is_saved
+        found = await sessions(query)
+        if not is_saved:
+            is_saved = True
+            again = replace(state, version=state.version + 1, updated=state.updated + 2)
+            await store.save(again, expected_version=state.version)
+        return found
+
+    monkeypatch.setattr(store, "sessions", busy)
+    found = await labelled_sessions(store)
+    assert [case.id for case in found.cases] == ["default/old"]
+
+
 @pytest.mark.parametrize(
     ("given", "is_attack"),
     [

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
-from promptguard.batch.local import judge_locally
 from promptguard.batch.ray import judge_on_ray, require_ray
-from promptguard.batch.verdict_lines import Opener, is_error, open_judge
+from promptguard.batch.verdict_lines import Opener, is_error, lines_of, lost_line, open_judge
 from promptguard.config import ControllerConfig
 from promptguard.errors import InputError
 from promptguard.records import Fault, Record
 from promptguard.runs.journal import Journal, judging_hash
+from promptguard.workers import map_ordered
 
 
 class Engine(StrEnum):
@@ -47,49 +49,23 @@ class ScanCounts:
         )
 
 
-class Output(Protocol):
-    """Where the lines go."""
+class StreamOutput:
+    """Where lines are written: a stream that keeps none, such as standard output."""
 
-    def start(self, records: Iterator[Record | Fault]) -> Sequence[str]:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def start(self, records: Iterator[Record | Fault]) -> Sequence[str]:  # noqa: ARG002  none kept
         """Return the lines that are kept, having drawn their records from `records`."""
+        return ()
 
     def add(self, line: str) -> None:
         """Write one line through."""
+        self._stream.write(line + "\n")
+        self._stream.flush()
 
     def close(self) -> None:
-        """Write no more."""
-
-
-def scan(
-    records: Iterable[Record | Fault],
-    config: ControllerConfig,
-    output: Output,
-    *,
-    jobs: int = 1,
-    engine: Engine = Engine.LOCAL,
-    opener: Opener = open_judge,
-    on_line: Callable[[ScanCounts], None] = lambda _: None,
-) -> ScanCounts:
-    """Write one line per record, in order, and return how it went.
-
-    `on_line` gets the counts after every line. Stopped anywhere, the lines so far are kept.
-    """
-    if engine is Engine.RAY:
-        # Before the output is opened: a missing engine must not cost an earlier file.
-        require_ray()
-    rest = iter(records)
-    counts = ScanCounts()
-    for line in output.start(rest):
-        counts = counts.with_line(line, is_old=True)
-    on_line(counts)
-    judge = judge_on_ray if engine is Engine.RAY else judge_locally
-    # Closing the iterator ends the processes, also after an interrupt.
-    with closing(output), closing(judge(rest, config, jobs=jobs, opener=opener)) as lines:
-        for line in lines:
-            output.add(line)
-            counts = counts.with_line(line)
-            on_line(counts)
-    return counts
+        """Write no more; the stream is not ours and stays open."""
 
 
 class FileOutput:
@@ -141,30 +117,62 @@ class FileOutput:
         self._journal.close()
 
 
-class StreamOutput:
-    """Lines on a stream, such as standard output."""
+def scan(
+    records: Iterable[Record | Fault],
+    config: ControllerConfig,
+    output: FileOutput | StreamOutput,
+    *,
+    jobs: int = 1,
+    engine: Engine = Engine.LOCAL,
+    opener: Opener = open_judge,
+    on_line: Callable[[ScanCounts], None] = lambda _: None,
+) -> ScanCounts:
+    """Write one line per record, in order, and return how it went.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    `on_line` gets the counts after every line. Stopped anywhere, the lines so far are kept.
+    """
+    if engine is Engine.RAY:
+        # Before the output is opened: a missing engine must not cost an earlier file.
+        require_ray()
+    rest = iter(records)
+    counts = ScanCounts()
+    for line in output.start(rest):
+        counts = counts.with_line(line, is_old=True)
+    on_line(counts)
+    judge = judge_on_ray if engine is Engine.RAY else judge_locally
+    # Closing the iterator ends the processes, also after an interrupt.
+    with closing(output), closing(judge(rest, config, jobs=jobs, opener=opener)) as lines:
+        for line in lines:
+            output.add(line)
+            counts = counts.with_line(line)
+            on_line(counts)
+    return counts
 
-    def start(self, records: Iterator[Record | Fault]) -> Sequence[str]:  # noqa: ARG002  none kept
-        """Return nothing: a stream keeps no lines."""
-        return ()
 
-    def add(self, line: str) -> None:
-        """Write one line through to the stream."""
-        self._stream.write(line + "\n")
-        self._stream.flush()
+def judge_locally(
+    items: Iterable[Record | Fault],
+    config: ControllerConfig,
+    *,
+    jobs: int = 1,
+    opener: Opener = open_judge,
+) -> Generator[str, None, None]:
+    """Yield one line per item, in the order of the items, from several processes where asked.
 
-    def close(self) -> None:
-        """Leave the stream open; it is not ours."""
+    `opener` makes the judge of each process and must be picklable where there are several.
+    """
+    open_worker = partial(_open, opener, config)
+    # One record at a time: an interrupt keeps whole chunks alone, and a record can take seconds.
+    return map_ordered(open_worker, items, jobs=jobs, lost=lost_line, chunk=1)
+
+
+def _open(
+    opener: Opener, config: ControllerConfig
+) -> Callable[[Sequence[Record | Fault]], Sequence[str]]:
+    return partial(lines_of, opener(config))
 
 
 def _errors_at_the_end(lines: Sequence[str]) -> int:
-    count = 0
-    while count < len(lines) and is_error(lines[-1 - count]):
-        count += 1
-    return count
+    return sum(1 for _ in takewhile(is_error, reversed(lines)))
 
 
 def _require_same(line: str, item: Record | Fault | None, out: Path) -> None:

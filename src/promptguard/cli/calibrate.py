@@ -13,18 +13,19 @@ from promptguard.cli.labelled_data import (
     Reading,
     conversation_section,
     data_options,
-    jobs_or_default,
     read_dataset,
+    require_output,
     score_traces,
     tell_failed,
 )
-from promptguard.cli.progress import counting
 from promptguard.cli.stored import config_option
+from promptguard.cli.terminal import counting
+from promptguard.config import ControllerConfig, PromptGuardConfig, load_settings
 from promptguard.counts import counted
 from promptguard.errors import InputError
+from promptguard.workers import default_jobs
 
 if TYPE_CHECKING:
-    from promptguard.config import ControllerConfig, PromptGuardConfig
     from promptguard.validation.calibrate import CalibratedPriors, Conformal
     from promptguard.validation.dataset import Case
 
@@ -61,32 +62,31 @@ def calibrate(
     **reading: Unpack[Reading],
 ) -> None:
     """Find thresholds that keep a false-positive budget on benign records like those in DATA."""
-    from promptguard.config import load_settings
+    from promptguard.risk.weights import named_weights
+    from promptguard.validation.calibrate import with_budgets, write_weights
 
     if out is not None:
-        # Before the work, which takes minutes.
-        require_new(Path(out), force=force)
+        if target == "prompt":
+            raise InputError("--out writes weights of conversations; a prompt has a threshold.")
+        require_output(Path(out), force=force)
+    jobs = jobs or default_jobs()
     settings = load_settings(config_file)
     dataset = read_dataset(data, reading, seed=seed)
     # A false-positive budget is kept by benign records alone.
     benign = tuple(case for case in dataset.cases if not case.is_attack)
     budgets = tuple(sorted(set(shares or (0.01,))))
     if target == "prompt":
-        if out is not None:
-            raise InputError("--out writes weights of conversations; a prompt has a threshold.")
-        bounds = _prompt_bounds(benign, settings.evaluation, budgets, jobs_or_default(jobs))
+        bounds = _prompt_bounds(benign, settings.evaluation, budgets, jobs)
         _show_prompt(bounds, as_json=as_json)
         return
-    found = _priors(benign, settings.conversation, budgets, jobs_or_default(jobs))
+    found = _priors(benign, settings.conversation, budgets, jobs)
     if out is not None:
-        _write(found, settings.conversation, Path(out))
+        note = (
+            f"budgets calibrated on {counted(min(e.benign for e in found), 'benign conversation')}"
+        )
+        weights = named_weights(settings.conversation.weights)
+        write_weights(with_budgets(weights, found, note), Path(out))
     _show_priors(found, out, as_json=as_json)
-
-
-def require_new(path: Path, *, force: bool) -> None:
-    """Refuse a file that exists, unless it may be replaced."""
-    if path.exists() and not force:
-        raise InputError(f"{path} exists already; --force replaces it.")
 
 
 def _prompt_bounds(
@@ -121,15 +121,6 @@ def _priors(
     return found
 
 
-def _write(found: list[CalibratedPriors], config: ControllerConfig, out: Path) -> None:
-    from promptguard.risk.weights import named_weights
-    from promptguard.validation.calibrate import with_budgets, write_weights
-
-    judged = min(each.benign for each in found)
-    note = f"budgets calibrated on {counted(judged, 'benign conversation')}"
-    write_weights(with_budgets(named_weights(config.weights), found, note), out)
-
-
 def _show_prompt(bounds: list[Conformal], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"prompt": [asdict(bound) for bound in bounds]}, indent=1))
@@ -142,9 +133,8 @@ def _show_priors(found: list[CalibratedPriors], out: str | None, *, as_json: boo
     from promptguard.validation.score_trace import Kind
 
     if as_json:
-        click.echo(
-            json.dumps({"conversation": [_as_plain(e) for e in found], "weights": out}, indent=1)
-        )
+        plain = [{**asdict(each), "priors": each.priors.model_dump()} for each in found]
+        click.echo(json.dumps({"conversation": plain, "weights": out}, indent=1))
         return
     for each in found:
         click.echo(
@@ -162,13 +152,3 @@ def _show_priors(found: list[CalibratedPriors], out: str | None, *, as_json: boo
             weights=str(Path(out).absolute()), false_positive_budget=found[0].share
         )
         click.echo(f"Wrote {out}; put this into the configuration file:\n\n{section}")
-
-
-def _as_plain(found: CalibratedPriors) -> dict[str, object]:
-    return {
-        "share": found.share,
-        "priors": found.priors.model_dump(),
-        "bounds": {kind.value: asdict(bound) for kind, bound in found.bounds.items()},
-        "blocked": found.blocked,
-        "benign": found.benign,
-    }

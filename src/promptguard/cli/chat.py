@@ -10,6 +10,7 @@ import click
 
 from promptguard.cli.stored import complete_sessions, config_option
 from promptguard.cli.terminal import plain
+from promptguard.config import load_settings
 from promptguard.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ def chat(model: str | None, session_id: str | None, config_file: str | None) -> 
 
     A model that does not answer costs its reply only: the verdict is shown and kept.
     """
-    from promptguard.config import load_settings
     from promptguard.controller import Controller
 
     config = load_settings(config_file).conversation

@@ -11,14 +11,24 @@ import click
 from promptguard.cli import EXIT_ALLOW, EXIT_BLOCK, EXIT_CAUTION
 from promptguard.cli.stored import config_option
 from promptguard.cli.terminal import plain
+from promptguard.config import EvaluationMode, PromptGuardConfig, load_settings
+from promptguard.core.decision import Decision, Label
 from promptguard.counts import counted
+from promptguard.usage import cost_text
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from promptguard.config import PromptGuardConfig
     from promptguard.evaluators.metrics import ReciprocityMetrics
+
+
+# Exit code, colour, and what was done, in the words of the pages.
+_DECISIONS = {
+    Decision.ALLOW: (EXIT_ALLOW, "green", "allowed"),
+    Decision.CAUTION: (EXIT_CAUTION, "yellow", "marked for caution"),
+    Decision.BLOCK: (EXIT_BLOCK, "red", "blocked"),
+}
 
 
 @click.command()
@@ -46,7 +56,6 @@ def check(
 
     Exit code: 0 allow, 1 caution, 2 block, 3 error.
     """
-    from promptguard.core.decision import Decision
     from promptguard.evaluation import PromptGuard
     from promptguard.evaluators.metrics import metrics_as_json
 
@@ -62,12 +71,7 @@ def check(
         click.echo(json.dumps(body, indent=2, ensure_ascii=False))
     else:
         _show(metrics, given)
-    codes = {
-        Decision.ALLOW: EXIT_ALLOW,
-        Decision.CAUTION: EXIT_CAUTION,
-        Decision.BLOCK: EXIT_BLOCK,
-    }
-    ctx.exit(codes[metrics.decision])
+    ctx.exit(_DECISIONS[metrics.decision][0])
 
 
 def _given(text: str | None) -> str:
@@ -80,8 +84,6 @@ def _given(text: str | None) -> str:
 def _config(
     path: str | None, types: tuple[str, ...], strategy: str | None, models: tuple[str, ...]
 ) -> PromptGuardConfig:
-    from promptguard.config import EvaluationMode, PromptGuardConfig, load_settings
-
     chosen = load_settings(path).evaluation.model_dump()
     if types:
         chosen["evaluation_type"] = types
@@ -95,15 +97,12 @@ def _config(
     return PromptGuardConfig(**chosen)
 
 
-_COLOURS = {"allow": "green", "caution": "yellow", "block": "red"}
-
-
 def _show(metrics: ReciprocityMetrics, text: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
     out = Console(highlight=False)
-    colour = _COLOURS[metrics.decision]
+    colour = _DECISIONS[metrics.decision][1]
     out.print(f"[bold {colour}]{metrics.decision.upper()}[/]  {metrics.label}, {_why(metrics)}")
     # The sentence quotes the prompt, which rich must not read as markup.
     out.print(Text(plain(told(metrics, text))), soft_wrap=True)
@@ -124,8 +123,7 @@ def _show(metrics: ReciprocityMetrics, text: str) -> None:
 
 
 def told(metrics: ReciprocityMetrics, text: str) -> str:
-    """Return the decision in one plain sentence, in the words of the pages."""
-    from promptguard.core.decision import Decision, Label
+    """Return the decision in one plain sentence."""
     from promptguard.patterns.wordlist import shipped_concepts
     from promptguard.text.read import read_text
     from promptguard.turns.labels import telling_spans
@@ -138,11 +136,7 @@ def told(metrics: ReciprocityMetrics, text: str) -> str:
         words_in,
     )
 
-    done = {
-        Decision.ALLOW: "allowed",
-        Decision.CAUTION: "marked for caution",
-        Decision.BLOCK: "blocked",
-    }[metrics.decision]
+    done = _DECISIONS[metrics.decision][2]
     if metrics.decision is Decision.ALLOW:
         return sentence(
             Found(subject="The text", done=done, further=": nothing in it points to an attack")
@@ -212,8 +206,6 @@ def _bar(falsehood: float, threshold: float) -> str:
 
 
 def _show_cost(metrics: ReciprocityMetrics, out: Console) -> None:
-    from promptguard.usage import cost_text
-
     if metrics.usage.calls or metrics.cache_hits:
         out.print(
             f"{counted(metrics.usage.calls, 'call')}, "

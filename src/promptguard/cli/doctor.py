@@ -25,9 +25,9 @@ from promptguard.cli.stored import config_option, json_option
 from promptguard.cli.upstream import examine_upstream
 from promptguard.config import (
     LOCAL_MODEL,
+    CacheConfig,
     EndpointConfig,
     PromptGuardConfig,
-    ServiceConfig,
     Settings,
     load_settings,
 )
@@ -35,18 +35,8 @@ from promptguard.counts import counted
 from promptguard.errors import PromptGuardError, StoreError
 
 _COLOURS = {"ok": "green", "info": "blue", "broken": "red"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
-    """One thing to look at: `run` returns what is well or raises what is not.
-
-    `state` is what the line begins with where nothing is wrong.
-    """
-
-    name: str
-    run: Callable[[], str]
-    state: str = "ok"
+# A name, and what returns what is well or raises what is not.
+_Examination = tuple[str, Callable[[], str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +62,8 @@ def doctor(ctx: click.Context, config_file: str | None, endpoints: bool, as_json
     for finding in _findings(config_file, endpoints=endpoints):
         found.append(finding)
         if not as_json:
-            _say(finding)
+            state = click.style(f"{finding.state:7}", fg=_COLOURS[finding.state])
+            click.echo(f"{state} {finding.name}: {finding.message}")
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in found], ensure_ascii=False))
     is_broken = any(finding.state == "broken" for finding in found)
@@ -86,58 +77,55 @@ def _findings(config_file: str | None, *, endpoints: bool) -> Iterator[Finding]:
         yield Finding(name="configuration", state="broken", message=str(error))
         # Everything else depends on the settings.
         return
-    for examination in examinations(settings, endpoints=endpoints):
-        try:
-            state, message = examination.state, examination.run()
-        except PromptGuardError as error:
-            state, message = "broken", str(error)
-        except OSError as error:
-            # Such as a path that is too long, or lies in a folder that may not be looked into.
-            state, message = "broken", f"{error.filename} cannot be used: {error.strerror}"
-        yield Finding(name=examination.name, state=state, message=message)
-
-
-def examinations(settings: Settings, *, endpoints: bool) -> Iterator[Examination]:
-    """Yield what there is to look at with these settings."""
-    yield Examination(name="configuration", run=lambda: _examine_settings(settings))
-    if LOCAL_MODEL in _models(settings) or settings.conversation.use_model:
-        yield Examination(name="model files", run=examine_model_files)
-        yield Examination(name="model", run=_examine_model)
-    if settings.evaluation.cache.path is not None:
-        yield Examination(name="cache", run=lambda: _examine_cache(settings.evaluation))
-    yield Examination(name="store", run=lambda: examine_store(settings.conversation.store))
-    yield from _service_examinations(settings.service)
-    yield _upstream_examination(settings)
-    if endpoints:
-        yield from _endpoint_examinations(settings)
-
-
-def _service_examinations(service: ServiceConfig) -> Iterator[Examination]:
-    if service.keys:
-        yield Examination(name="keys", run=partial(examine_keys, service.keys))
-    if service.audit_file is not None:
-        yield Examination(name="audit", run=partial(examine_audit, service.audit_file))
-    if service.webhooks:
-        yield Examination(name="webhooks", run=partial(examine_webhooks, service))
-
-
-def _upstream_examination(settings: Settings) -> Examination:
+    yield from map(_examined, _examinations(settings))
     # The usual Ollama may well be absent where only the guard API is used.
     if "upstream" in settings.service.model_fields_set:
-        return Examination(name="upstream", run=partial(examine_upstream, settings))
-    usual = settings.service.upstream
-    message = f"service.upstream is not set; the gateway would forward to {usual}, not called"
-    return Examination(name="upstream", state="info", run=lambda: message)
+        yield _examined(("upstream", partial(examine_upstream, settings)))
+    else:
+        usual = settings.service.upstream
+        message = f"service.upstream is not set; the gateway would forward to {usual}, not called"
+        yield Finding(name="upstream", state="info", message=message)
+    if endpoints:
+        yield from map(_examined, _endpoint_examinations(settings))
 
 
-def _endpoint_examinations(settings: Settings) -> Iterator[Examination]:
+def _examined(examination: _Examination) -> Finding:
+    name, examine = examination
+    try:
+        return Finding(name=name, state="ok", message=examine())
+    except PromptGuardError as error:
+        message = str(error)
+    except OSError as error:
+        # Such as a path that is too long, or lies in a folder that may not be looked into.
+        message = f"{error.filename} cannot be used: {error.strerror}"
+    return Finding(name=name, state="broken", message=message)
+
+
+def _examinations(settings: Settings) -> Iterator[_Examination]:
+    service, cache = settings.service, settings.evaluation.cache
+    yield "configuration", partial(_examine_settings, settings)
+    if LOCAL_MODEL in _models(settings) or settings.conversation.use_model:
+        yield "model files", examine_model_files
+        yield "model", _examine_model
+    if cache.path is not None:
+        yield "cache", partial(_examine_cache, cache, Path(cache.path))
+    yield "store", partial(examine_store, settings.conversation.store)
+    if service.keys:
+        yield "keys", partial(examine_keys, service.keys)
+    if service.audit_file is not None:
+        yield "audit", partial(examine_audit, service.audit_file)
+    if service.webhooks:
+        yield "webhooks", partial(examine_webhooks, service)
+
+
+def _endpoint_examinations(settings: Settings) -> Iterator[_Examination]:
     for model, endpoint in _models(settings).items():
         if model != LOCAL_MODEL and not model.startswith("recorded:"):
-            yield Examination(name=model, run=partial(_examine_endpoint, model, endpoint))
+            yield model, partial(_examine_endpoint, model, endpoint)
     url = settings.conversation.store
     # A database server is called only on request, like any other endpoint.
     if not url.startswith(("memory:", "sqlite:")):
-        yield Examination(name="store connection", run=lambda: _examine_connection(url))
+        yield "store connection", partial(_examine_connection, url)
 
 
 def _models(settings: Settings) -> dict[str, EndpointConfig]:
@@ -174,45 +162,35 @@ def _examine_model() -> str:
     return f"judges; decision threshold {metrics.decision_threshold:.2f}"
 
 
-def _examine_cache(config: PromptGuardConfig) -> str:
+def _examine_cache(config: CacheConfig, path: Path) -> str:
     from promptguard.evaluators.cache import JudgementCache
 
-    assert config.cache.path is not None
-    require_writable(Path(config.cache.path), makes_folder=True)
-    cache = JudgementCache(
-        config.cache.path, ttl_s=config.cache.ttl_s, max_bytes=config.cache.max_bytes
-    )
+    require_writable(path, makes_folder=True)
+    cache = JudgementCache(str(path), ttl_s=config.ttl_s, max_bytes=config.max_bytes)
     status = cache.status()
     cache.close()
     if status.faults:
-        raise StoreError(f"{config.cache.path} failed; it is begun anew where it was corrupt.")
+        raise StoreError(f"{config.path} failed; it is begun anew where it was corrupt.")
     return f"{counted(status.entries, 'judgement')}, {counted(status.size_bytes, 'byte')}"
 
 
 def _examine_endpoint(model: str, endpoint: EndpointConfig) -> str:
-    return asyncio.run(_call(model, endpoint))
-
-
-async def _call(model: str, endpoint: EndpointConfig) -> str:
     from promptguard.conversation import Message, Role
     from promptguard.providers import open_provider
 
-    provider = open_provider(model, endpoint)
-    try:
-        # The shortest answer there is: it may cost money.
-        answer = await provider.complete(
-            (Message(role=Role.USER, content="Answer with one word."),), max_tokens=1
-        )
-    finally:
-        await provider.close()
-    return f"answers as {answer.model}"
+    async def call() -> str:
+        provider = open_provider(model, endpoint)
+        try:
+            # The shortest answer there is: it may cost money.
+            asked = (Message(role=Role.USER, content="Answer with one word."),)
+            answer = await provider.complete(asked, max_tokens=1)
+        finally:
+            await provider.close()
+        return f"answers as {answer.model}"
+
+    return asyncio.run(call())
 
 
 def _examine_connection(url: str) -> str:
     check_store(url)
     return "answers and can be written"
-
-
-def _say(found: Finding) -> None:
-    state = click.style(f"{found.state:7}", fg=_COLOURS[found.state])
-    click.echo(f"{state} {found.name}: {found.message}")

@@ -16,10 +16,9 @@ from promptguard.cli.stored import (
     with_session,
 )
 from promptguard.cli.terminal import plain
+from promptguard.config import load_settings
 
 if TYPE_CHECKING:
-    from promptguard.controller import Controller
-    from promptguard.protocols import SessionKey
     from promptguard.turns.explain import Explanation
     from promptguard.verdict import Verdict
 
@@ -33,11 +32,12 @@ _REASONS = 2
 @config_option
 def explain(session_id: str, tenant: str, as_json: bool, config_file: str | None) -> None:
     """Say which turns, signals and contents made SESSION_ID what it is, in nats that add up."""
-
-    async def explained(controller: Controller, key: SessionKey) -> Explanation:
-        return await controller.explain(key.session_id, tenant=key.tenant)
-
-    found = with_session(config_file, session_id, tenant, explained)
+    found = with_session(
+        config_file,
+        session_id,
+        tenant,
+        lambda controller, key: controller.explain(key.session_id, tenant=key.tenant),
+    )
     if as_json:
         click.echo(json.dumps(as_plain(found), ensure_ascii=False))
     else:
@@ -60,16 +60,13 @@ def replay(
     session_id: str, config_file: str | None, other_file: str, tenant: str, as_json: bool
 ) -> None:
     """Judge SESSION_ID again under another configuration and show the difference by turn."""
-    from promptguard.config import load_settings
-
     other = load_settings(other_file).conversation
-
-    async def replayed(
-        controller: Controller, key: SessionKey
-    ) -> tuple[tuple[Verdict, Verdict], ...]:
-        return await controller.replay(key.session_id, other, tenant=key.tenant)
-
-    pairs = with_session(config_file, session_id, tenant, replayed)
+    pairs = with_session(
+        config_file,
+        session_id,
+        tenant,
+        lambda controller, key: controller.replay(key.session_id, other, tenant=key.tenant),
+    )
     if as_json:
         body = [{"now": ours.to_dict(), "then": theirs.to_dict()} for ours, theirs in pairs]
         click.echo(json.dumps(body, ensure_ascii=False))
@@ -112,11 +109,11 @@ def _show(found: Explanation) -> None:
     from promptguard.turns.sentence import verdict_sentence
 
     console = Console(highlight=False)
-    console.print(Text(plain(verdict_sentence(found.verdict, found.text))), soft_wrap=True)
-    for line in _lines(found.verdict):
+    for line in (verdict_sentence(found.verdict, found.text), *_lines(found.verdict)):
         console.print(Text(plain(line)), soft_wrap=True)
     table = Table("turn", "turn risk", "shown risk", "mode", "action", "strongest evidence")
     for each in found.verdicts:
+        top = each.top_evidence[:_REASONS]
         table.add_row(
             str(each.turn),
             f"{each.turn_risk:.2f}",
@@ -124,7 +121,7 @@ def _show(found: Explanation) -> None:
             each.mode.name,
             each.action.value,
             # Reasons quote rules and texts, which rich must not read as markup.
-            Text(plain(_strongest(each))),
+            Text(plain("; ".join(f"{e.signal} {e.nats:+.1f}: {e.reason}" for e in top))),
         )
     console.print(table)
     for line in _session_lines(found):
@@ -174,11 +171,6 @@ def _session_lines(found: Explanation) -> Iterator[str]:
         yield f"It would have passed without turn(s) {' and '.join(map(str, found.without))}."
     if found.is_partial:
         yield "Only the last turns of this very long session were replayed."
-
-
-def _strongest(verdict: Verdict) -> str:
-    top = verdict.top_evidence[:_REASONS]
-    return "; ".join(f"{e.signal} {e.nats:+.1f}: {e.reason}" for e in top)
 
 
 def _show_pairs(pairs: tuple[tuple[Verdict, Verdict], ...]) -> None:

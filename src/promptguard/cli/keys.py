@@ -6,8 +6,9 @@ import json
 
 import click
 
-from promptguard.cli.extras import service_extra
+from promptguard.cli.service_checks import service_extra
 from promptguard.cli.stored import config_option, json_option
+from promptguard.config import KeyConfig, load_settings
 
 _SCOPES = ("guard", "read", "admin")
 
@@ -35,8 +36,6 @@ def new(
     name: str, scopes: tuple[str, ...], tenant: str, requests_per_minute: int, as_json: bool
 ) -> None:
     """Make a key. It is printed once; the configuration gets its hash."""
-    from promptguard.config import KeyConfig
-
     # Before a key is made: one that is printed and then not configured is of no use.
     with service_extra():
         from promptguard.service.auth import key_hash, new_key
@@ -71,8 +70,6 @@ def new(
 @json_option
 def list_keys(config_file: str | None, as_json: bool) -> None:
     """List the configured keys, without their hashes."""
-    from promptguard.config import load_settings
-
     configured = load_settings(config_file).service.keys
     if as_json:
         # A list of keys may be shown around, and a weak key could be guessed from its hash.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
+from promptguard.cli.service_checks import require_writable
+from promptguard.cli.terminal import counting
 from promptguard.counts import counted
-from promptguard.errors import DataError
+from promptguard.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from promptguard.config import ControllerConfig
@@ -93,7 +96,6 @@ def score_traces(
     cases: tuple[Case, ...], config: ControllerConfig, jobs: int
 ) -> tuple[ScoreTrace, ...]:
     """Compute the signals' scores of every case, with progress shown and failures told."""
-    from promptguard.cli.progress import counting
     from promptguard.validation.score_trace import record_traces
 
     with counting("scoring", len(cases)) as on_case:
@@ -108,11 +110,11 @@ def tell_failed(failed: int, given: int) -> None:
         click.echo(f"{failed:,} of {counted(given, 'case')} could not be judged.", err=True)
 
 
-def jobs_or_default(given: int | None) -> int:
-    """Return the processes asked for, else as many as there are cores to use."""
-    from promptguard.workers import default_jobs
-
-    return given or default_jobs()
+def require_output(path: Path, *, force: bool) -> None:
+    """Refuse a file that exists unless `force`, or cannot be written: before minutes of work."""
+    if path.exists() and not force:
+        raise InputError(f"{path} exists already; --force replaces it.")
+    require_writable(path)
 
 
 def conversation_section(**settings: str | float | dict[str, float]) -> str:

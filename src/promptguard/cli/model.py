@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from promptguard.cli import EXIT_ALLOW
+from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION
 from promptguard.counts import counted
 from promptguard.errors import ModelError
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from promptguard.model.artifact import Artifact
     from promptguard.runs.report import Report
 
-EXIT_DAMAGED = 1
 MEASURED = "measured.json"
 TOLERANCE = 1e-3
 INNOCENT = (
@@ -35,8 +35,6 @@ ATTACKS = (
 _folder = click.option(
     "--folder", type=click.Path(file_okay=False), help="A model other than the shipped one."
 )
-
-
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
@@ -52,9 +50,15 @@ def info(folder: str | None, as_json: bool) -> None:
     """Print manifest, size, calibration and measured quality."""
     artifact = _artifact(folder)
     if as_json:
-        click.echo(json.dumps(described(artifact), indent=1))
+        measured = _measured(artifact)
+        body = {
+            "manifest": artifact.manifest.model_dump(mode="json"),
+            "folder": str(artifact.folder),
+            "measured": None if measured is None else asdict(measured),
+        }
+        click.echo(json.dumps(body, indent=1))
         return
-    for line in describe(artifact):
+    for line in _description(artifact):
         click.echo(line)
 
 
@@ -70,7 +74,7 @@ def verify(ctx: click.Context, folder: str | None, as_json: bool) -> None:
     passed: list[str] = []
     damage = ""
     try:
-        for line in examine(_artifact(folder)):
+        for line in _examined(_artifact(folder)):
             passed.append(line)
             if not as_json:
                 click.echo(f"ok      {line}")
@@ -80,11 +84,10 @@ def verify(ctx: click.Context, folder: str | None, as_json: bool) -> None:
         click.echo(json.dumps({"is_sound": not damage, "passed": passed, "damage": damage}))
     elif damage:
         click.echo(f"damaged {damage}")
-    ctx.exit(EXIT_DAMAGED if damage else EXIT_ALLOW)
+    ctx.exit(EXIT_CAUTION if damage else EXIT_ALLOW)
 
 
-def describe(artifact: Artifact) -> Iterator[str]:
-    """Yield what there is to know of a model, line by line."""
+def _description(artifact: Artifact) -> Iterator[str]:
     manifest = artifact.manifest
     yield f"{manifest.name} {manifest.version}, {manifest.license}"
     for reader, base in manifest.base.items():
@@ -110,19 +113,7 @@ def describe(artifact: Artifact) -> Iterator[str]:
     yield from _measured_lines(artifact)
 
 
-def described(artifact: Artifact) -> dict[str, object]:
-    """Return what there is to know of a model, as it is written to JSON."""
-    from dataclasses import asdict
-
-    measured = _measured(artifact)
-    return {
-        "manifest": artifact.manifest.model_dump(mode="json"),
-        "folder": str(artifact.folder),
-        "measured": None if measured is None else asdict(measured),
-    }
-
-
-def examine(artifact: Artifact) -> Iterator[str]:
+def _examined(artifact: Artifact) -> Iterator[str]:
     """Yield what is sound, step by step; raises ModelError at the first thing that is not."""
     from promptguard.model.readers import Readers
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from promptguard.cli.stored import config_option
+from promptguard.config import EndpointConfig, load_settings
 from promptguard.counts import counted
 from promptguard.errors import ProviderError
+from promptguard.usage import Usage, cost_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptguard.config import EndpointConfig
     from promptguard.probe.journal import ProbeJournal
     from promptguard.probe.record import ProbeRecord
     from promptguard.probe.runner import ProbePlan
@@ -91,7 +92,6 @@ def probe(
 
     Exit code: 0 when the run is complete, 3 on an error; an interrupted run goes on with --resume.
     """
-    from promptguard.config import load_settings
     from promptguard.probe.journal import ProbeJournal
     from promptguard.probe.runner import ProbePlan
     from promptguard.probe.topics import load_topics, shipped_topics
@@ -129,8 +129,6 @@ def probe(
 
 
 def _broken_off(error: ProviderError, journal: ProbeJournal) -> ProviderError:
-    from promptguard.usage import cost_text
-
     kept = len(journal.records())
     advice = (
         f"{journal.folder} keeps {counted(kept, 'conversation')}; go on with --resume."
@@ -155,7 +153,6 @@ async def _run(
 
     from promptguard.probe.runner import replayed, run_probe
     from promptguard.providers import open_provider
-    from promptguard.usage import Usage, cost_text
 
     found = sum(record.is_contradiction for record in done)
     spent = sum((record.usage for record in done), Usage())

@@ -13,8 +13,10 @@ from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION
 from promptguard.cli.labelled_data import Reading, read_dataset, reading_options
 from promptguard.cli.stored import config_option
 from promptguard.cli.terminal import plain
+from promptguard.config import EvaluationMode, PromptGuardConfig, load_settings
 from promptguard.counts import counted
 from promptguard.errors import ConfigError
+from promptguard.usage import cost_text
 
 if TYPE_CHECKING:
     from promptguard.evaluators.prompts import EvaluationPrompt
@@ -39,13 +41,15 @@ def list_prompts(as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from promptguard.evaluators.prompts import evaluation_prompts, shipped_versions
+
     if as_json:
-        click.echo(json.dumps([_row(prompt) for prompt in _versions()], indent=2))
+        click.echo(json.dumps([_row(prompt) for prompt in shipped_versions()], indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("name", "version", "applies to", "finds", "sha256"):
         table.add_column(heading, no_wrap=True)
-    for prompt in _all():
+    for _, prompt in evaluation_prompts():
         layers = ", ".join(layer.name.lower() for layer in prompt.applies_to)
         table.add_row(prompt.name, prompt.version, layers, prompt.finds, prompt.sha256[:12])
     Console(highlight=False).print(table)
@@ -163,7 +167,6 @@ def compare(
     records rightly, beyond chance (McNemar's p below --alpha). Exit code: 0; with
     --fail-on-regression 1 where B is worse; 3 on an error.
     """
-    from promptguard.config import EvaluationMode, load_settings
     from promptguard.validation.prompt_versions import (
         compare_versions,
         comparison_as_json,
@@ -185,8 +188,6 @@ def compare(
 
 
 def _show_comparison(found: VersionComparison) -> None:
-    from promptguard.usage import cost_text
-
     click.echo(counted(found.records, "record"))
     for letter, result in (("A", found.first), ("B", found.second)):
         click.echo(
@@ -207,7 +208,6 @@ def _show_comparison(found: VersionComparison) -> None:
 
 
 def _try_cases(model: str) -> list[_TriedCase]:
-    from promptguard.config import PromptGuardConfig
     from promptguard.evaluation import PromptGuard
     from promptguard.evaluators.prompts import trial_cases
 
@@ -231,18 +231,6 @@ def _row(prompt: EvaluationPrompt) -> dict[str, object]:
         "finds": prompt.finds.value,
         "sha256": prompt.sha256,
     }
-
-
-def _all() -> list[EvaluationPrompt]:
-    from promptguard.evaluators.prompts import evaluation_prompts
-
-    return [prompt for _, prompt in evaluation_prompts()]
-
-
-def _versions() -> tuple[EvaluationPrompt, ...]:
-    from promptguard.evaluators.prompts import shipped_versions
-
-    return shipped_versions()
 
 
 def _text(which: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,59 +93,46 @@ def _same_question(semantic: bool) -> SameQuestion | None:
     return same_question_by(shared_readers().embed)
 
 
-def _conversations(source: str) -> Iterator[tuple[str, object]]:
-    """Yield each conversation with its name, or an InputError in its place."""
+def _conversations(source: str) -> list[tuple[str, object]]:
+    """Return each conversation with its name, or an InputError in its place."""
     try:
         raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
         # Files saved by Windows programs begin with a byte order mark.
         text = raw.decode("utf-8-sig")
     except OSError as error:
-        yield source, InputError(f"cannot be read: {error.strerror}.")
-        return
+        return [(source, InputError(f"cannot be read: {error.strerror}."))]
     except UnicodeDecodeError:
-        yield source, InputError("is not UTF-8 text.")
-        return
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        yield from _lines(source, text)
-        return
-    yield from _split(source, body)
-
-
-def _lines(source: str, text: str) -> Iterator[tuple[str, object]]:
-    """Read JSONL; where no line at all is JSON, the whole is one fault."""
-    read = [
-        (f"{source}:{number}", _parsed(line))
+        return [(source, InputError("is not UTF-8 text."))]
+    whole = _parsed(text)
+    if not isinstance(whole, InputError):
+        return _split(source, whole)
+    lines = [
+        (f"{source}:{number}", _messages(_parsed(line)))
         # Not `splitlines`, which also cuts at separators that JSON may hold unescaped.
         for number, line in enumerate(text.split("\n"), start=1)
         if line.strip()
     ]
     # One fault says more than one for every line of a file that is no JSON at all.
-    if all(isinstance(body, InputError) for _, body in read):
-        yield source, InputError("is neither JSON nor JSONL.")
-        return
-    yield from ((where, _messages(body)) for where, body in read)
+    if all(isinstance(body, InputError) for _, body in lines):
+        return [(source, InputError("is neither JSON nor JSONL."))]
+    return lines
 
 
-def _parsed(line: str) -> object:
+def _parsed(text: str) -> object:
     try:
-        return json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return InputError("is not valid JSON.")
 
 
-def _split(source: str, body: object) -> Iterator[tuple[str, object]]:
+def _split(source: str, body: object) -> list[tuple[str, object]]:
     """Take a list of conversations apart; a list of messages is one conversation."""
-    is_many = isinstance(body, list) and any(
+    if isinstance(body, list) and any(
         isinstance(item, list) or (isinstance(item, dict) and _messages(item) is not item)
         for item in body
-    )
-    if not is_many:
-        yield source, _messages(body)
-        return
-    assert isinstance(body, list)
-    yield from ((f"{source}[{index}]", _messages(item)) for index, item in enumerate(body))
+    ):
+        return [(f"{source}[{index}]", _messages(item)) for index, item in enumerate(body)]
+    return [(source, _messages(body))]
 
 
 def _messages(body: object) -> object:

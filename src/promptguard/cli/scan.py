@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION, EXIT_ERROR, EXIT_INTERRUPTED
-from promptguard.cli.progress import describing
 from promptguard.cli.stored import config_option
+from promptguard.cli.terminal import describing
+from promptguard.config import ControllerConfig, load_settings
 from promptguard.errors import InputError
+from promptguard.records import FieldMap, input_files, read_records
+from promptguard.workers import default_jobs
 
 if TYPE_CHECKING:
     from promptguard.batch.scan import FileOutput, ScanCounts, StreamOutput
-    from promptguard.config import ControllerConfig
 
 STDOUT = "-"
 
@@ -58,14 +59,12 @@ def scan(
     """
     from promptguard.batch.scan import Engine, ScanCounts
     from promptguard.batch.scan import scan as run
-    from promptguard.config import load_settings
-    from promptguard.records import FieldMap, input_files, read_records
-    from promptguard.workers import default_jobs
 
     config = load_settings(config_file).conversation
     files = input_files(inputs)
     if out != STDOUT:
-        _require_other(out, inputs)
+        if any(_is_same(item, out) for item in inputs):
+            raise InputError(f"{out} is an input as well; choose another file for --out.")
         # A folder that is read may hold the output of this very scan.
         files = tuple(file for file in files if not _is_same(file, out))
     records = read_records(files, FieldMap.parse(fields))
@@ -88,21 +87,18 @@ def scan(
                 on_line=on_line,
             )
     except KeyboardInterrupt:
-        click.echo(f"Interrupted. {_kept(counts, out)}", err=True)
+        kept = "" if out == STDOUT else f" {out} keeps them; --resume goes on."
+        click.echo(f"Interrupted. {_summary(counts)}{kept}", err=True)
         ctx.exit(EXIT_INTERRUPTED)
     if as_json:
         # Standard output holds the lines already.
         click.echo(json.dumps(asdict(counts)), err=out == STDOUT)
     else:
         click.echo(_summary(counts), err=True)
-    ctx.exit(_exit_code(counts))
-
-
-def _exit_code(counts: ScanCounts) -> int:
     # A pipeline must notice that it scanned the wrong file.
     if not counts.judged and not counts.resumed:
-        return EXIT_ERROR
-    return EXIT_CAUTION if counts.failed else EXIT_ALLOW
+        ctx.exit(EXIT_ERROR)
+    ctx.exit(EXIT_CAUTION if counts.failed else EXIT_ALLOW)
 
 
 def _output(
@@ -117,12 +113,6 @@ def _output(
     return StreamOutput(sys.stdout)
 
 
-def _require_other(out: str, inputs: Iterable[str]) -> None:
-    """Refuse to write over what was named to be read."""
-    if any(_is_same(item, out) for item in inputs):
-        raise InputError(f"{out} is an input as well; choose another file for --out.")
-
-
 def _is_same(one: str, other: str) -> bool:
     try:
         return Path(one).samefile(other)
@@ -135,9 +125,3 @@ def _summary(counts: ScanCounts) -> str:
     if counts.resumed:
         return f"{counts.judged} judged now, {counts.resumed} before; in all {found}."
     return f"{counts.judged} judged, {found}."
-
-
-def _kept(counts: ScanCounts, out: str) -> str:
-    if out == STDOUT:
-        return _summary(counts)
-    return f"{_summary(counts)} {out} keeps them; --resume goes on."

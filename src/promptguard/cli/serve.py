@@ -6,19 +6,17 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from promptguard.cli.extras import service_extra
-from promptguard.cli.service_checks import check_store, listen
+from promptguard.cli.service_checks import check_store, listen, service_extra
 from promptguard.cli.stored import config_option
-from promptguard.config import ControllerConfig, ServiceConfig, Settings, load_settings
+from promptguard.config import ServiceConfig, Settings, load_settings
+from promptguard.setting_faults import Section
 
 if TYPE_CHECKING:
     from promptguard.service.server import GuardServer
-
-_Section = TypeVar("_Section", ServiceConfig, ControllerConfig)
 
 
 @click.command()
@@ -71,17 +69,17 @@ def _settings(
 ) -> Settings:
     """Read the file and put what was given on the command line over it."""
     settings = load_settings(config_file)
-    return Settings(
-        version=settings.version,
-        evaluation=settings.evaluation,
-        conversation=_over(settings.conversation, conversation),
-        service=_over(settings.service, service),
-    )
+    over = {
+        "conversation": _over(settings.conversation, conversation),
+        "service": _over(settings.service, service),
+    }
+    return Settings(**{**dict(settings), **over})
 
 
-def _over(settings: _Section, given: Mapping[str, object]) -> _Section:
+def _over(settings: Section, given: Mapping[str, object]) -> Section:
     chosen = {name: value for name, value in given.items() if value is not None}
-    # Built anew rather than copied, so that what was given is validated as well.
+    # Built anew rather than copied, so that what was given is validated as well; by its pairs,
+    # since `dict` takes what has an attribute `keys`, as the service's settings do, for a mapping.
     return type(settings)(**{**dict(iter(settings)), **chosen})
 
 
@@ -89,7 +87,7 @@ def _announce(service: ServiceConfig, port: int) -> None:
     """Print where the service listens, with a command to try it."""
     from promptguard.providers.registry import without_credentials
 
-    host = f"[{service.host}]" if ":" in service.host else service.host
+    host = f"[{service.host.strip('[]')}]" if ":" in service.host else service.host
     base = f"http://{host}:{port}"
     key = " -H 'authorization: Bearer YOUR_KEY'" if service.keys else ""
     click.echo(f"promptguard listens on {base}")

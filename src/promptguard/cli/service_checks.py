@@ -1,4 +1,4 @@
-"""Whether the store, the model's files, keys, audit file and webhooks are in order.
+"""Whether the store, the model's files, keys, audit file, webhooks and extra are in order.
 
 For `promptguard doctor`, and for `promptguard serve` before it starts.
 """
@@ -11,11 +11,11 @@ import hashlib
 import os
 import socket
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from promptguard.cli.stored import sqlite_path
 from promptguard.config import KeyConfig, ServiceConfig
 from promptguard.errors import ConfigError, ModelError, StoreError
 
@@ -27,6 +27,22 @@ _GUESSED = (
     *("test123", "testkey", "token", "user", "xxx", "your-api-key", "YOUR_KEY", "1", "12", "123"),
     *("1234", "12345", "123456", "12345678", "123456789", "1234567890", "pg_", "pg_test", "pg_key"),
 )
+
+_SERVICE = {"fastapi", "starlette", "uvicorn", "prometheus_client", "nicegui"}
+
+
+@contextmanager
+def service_extra() -> Iterator[None]:
+    """Turn a missing package of the service into an error that names the extra."""
+    try:
+        yield
+    except ImportError as error:
+        # Another missing module is a fault of ours, and an advice to install would hide it.
+        if (error.name or "").partition(".")[0] not in _SERVICE:
+            raise
+        raise ConfigError(
+            "The service needs the extra `service`: pip install 'ayniguard[service]'."
+        ) from None
 
 
 def examine_store(url: str) -> str:
@@ -41,7 +57,8 @@ def examine_store(url: str) -> str:
     scheme = url.partition(":")[0]
     if scheme != "sqlite":
         return f"{scheme}, kept in this process" if scheme == "memory" else f"{scheme}, not called"
-    path = sqlite_path(url)
+    # As the store reads it, which leaves `~nobody` as it is.
+    path = Path(os.path.expanduser(unquote(urlsplit(url).path)))
     require_writable(path)
     if path.exists():
         _check_pages(path)
@@ -51,7 +68,16 @@ def examine_store(url: str) -> str:
 
 def check_store(url: str) -> None:
     """Write to the store, which is made if need be; raises StoreError that names it."""
-    asyncio.run(_written(url))
+    from promptguard.stores import open_store
+
+    async def write() -> None:
+        store = open_store(url)
+        try:
+            await store.check_writable()
+        finally:
+            await store.close()
+
+    asyncio.run(write())
 
 
 def examine_model_files() -> str:
@@ -86,12 +112,12 @@ def examine_keys(keys: tuple[KeyConfig, ...]) -> str:
     return f"{len(keys)} configured, none easily guessed"
 
 
-def examine_webhooks(config: ServiceConfig, env: Mapping[str, str] | None = None) -> str:
+def examine_webhooks(config: ServiceConfig) -> str:
     """Return how many webhooks there are; raises ConfigError where one lacks its secret."""
-    from promptguard.service.webhooks import check_webhook
-
+    with service_extra():
+        from promptguard.service.webhooks import check_webhook
     for hook in config.webhooks:
-        check_webhook(hook, os.environ if env is None else env)
+        check_webhook(hook, os.environ)
     return f"{len(config.webhooks)} configured, not called"
 
 
@@ -134,16 +160,6 @@ def require_writable(path: Path, *, makes_folder: bool = False) -> None:
         raise ConfigError(f"{folder} does not exist; make it, or choose another for {path.name}.")
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"{folder} cannot be written; choose another place for {path.name}.")
-
-
-async def _written(url: str) -> None:
-    from promptguard.stores import open_store
-
-    store = open_store(url)
-    try:
-        await store.check_writable()
-    finally:
-        await store.close()
 
 
 def _check_pages(path: Path) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -23,13 +22,11 @@ from promptguard.cli.terminal import plain
 from promptguard.errors import InputError
 
 if TYPE_CHECKING:
-    from promptguard.controller import Controller
-    from promptguard.protocols import SessionKey, SessionStore
+    from promptguard.protocols import SessionStore
     from promptguard.state import SessionState, TranscriptEntry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class _Given(NamedTuple):
     """The options of the group."""
 
     config_file: str | None
@@ -120,7 +117,13 @@ def export(given: _Given, session_id: str) -> None:
 @click.pass_obj
 def release(given: _Given, session_id: str, forgive: bool, as_json: bool) -> None:
     """Unlock a session, so that its turns are judged on their own again."""
-    _change(given, session_id, as_json=as_json, forgive=forgive)
+    state = with_session(
+        given.config_file,
+        session_id,
+        given.tenant,
+        lambda guard, key: guard.release(key.session_id, tenant=key.tenant, forgive=forgive),
+    )
+    _show_lock(state, as_json=as_json)
 
 
 @sessions.command("lock")
@@ -130,7 +133,13 @@ def release(given: _Given, session_id: str, forgive: bool, as_json: bool) -> Non
 @click.pass_obj
 def lock(given: _Given, session_id: str, reason: str, as_json: bool) -> None:
     """Lock a session: every further turn is blocked until it is released."""
-    _change(given, session_id, as_json=as_json, reason=reason)
+    state = with_session(
+        given.config_file,
+        session_id,
+        given.tenant,
+        lambda guard, key: guard.lock(key.session_id, reason=reason, tenant=key.tenant),
+    )
+    _show_lock(state, as_json=as_json)
 
 
 @sessions.command("delete")
@@ -149,22 +158,7 @@ def delete(given: _Given, session_id: str, as_json: bool) -> None:
     click.echo(json.dumps({"session_id": deleted, "deleted": True}) if as_json else "Deleted.")
 
 
-def _change(
-    given: _Given,
-    session_id: str,
-    *,
-    as_json: bool,
-    forgive: bool = False,
-    reason: str | None = None,
-) -> None:
-    """Lock the session where a reason is given, else release it, and print how it stands."""
-
-    async def changed(controller: Controller, key: SessionKey) -> SessionState:
-        if reason is not None:
-            return await controller.lock(key.session_id, reason=reason, tenant=key.tenant)
-        return await controller.release(key.session_id, tenant=key.tenant, forgive=forgive)
-
-    state = with_session(given.config_file, session_id, given.tenant, changed)
+def _show_lock(state: SessionState, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(_summary(state), ensure_ascii=False))
     else:
@@ -217,10 +211,7 @@ def _show_list(found: tuple[SessionState, ...]) -> None:
 
 def _as_plain(entry: TranscriptEntry) -> dict[str, object]:
     return {
-        "turn": entry.turn,
-        "role": entry.role.value,
-        "content": entry.content,
-        "timestamp": entry.timestamp,
+        **{name: getattr(entry, name) for name in ("turn", "role", "content", "timestamp")},
         "verdict": json.loads(entry.verdict) if entry.verdict else None,
     }
 

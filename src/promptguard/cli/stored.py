@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import unicodedata
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote, urlsplit
 
 import click
 
+from promptguard.config import load_settings
 from promptguard.counts import counted
 from promptguard.errors import PromptGuardError, SessionNotFound
 
@@ -24,18 +23,17 @@ T = TypeVar("T")
 _COMPLETIONS = 50
 
 
-def sqlite_path(url: str) -> Path:
-    """Return the file that a `sqlite:` URL names."""
-    return Path(unquote(urlsplit(url).path)).expanduser()
-
-
 def with_stored(config_file: str | None, use: Callable[[SessionStore], Awaitable[T]]) -> T:
     """Run `use` on the configured store, which must exist."""
-    from promptguard.config import load_settings
+    return with_store(load_settings(config_file).conversation.store, use)
+
+
+def with_store(url: str, use: Callable[[SessionStore], Awaitable[T]]) -> T:
+    """Run `use` on a store, which must exist."""
     from promptguard.stores import open_store
 
     async def run() -> T:
-        store = open_store(load_settings(config_file).conversation.store, must_exist=True)
+        store = open_store(url, must_exist=True)
         try:
             return await use(store)
         finally:
@@ -51,7 +49,6 @@ def with_session(
     use: Callable[[Controller, SessionKey], Awaitable[T]],
 ) -> T:
     """Run `use` on a stored session with the configured controller."""
-    from promptguard.config import load_settings
     from promptguard.controller import Controller
     from promptguard.stores import open_store
 

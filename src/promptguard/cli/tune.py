@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from promptguard.cli import EXIT_CAUTION
-from promptguard.cli.calibrate import require_new
 from promptguard.cli.labelled_data import (
     Reading,
     conversation_section,
     data_options,
-    jobs_or_default,
     read_dataset,
+    require_output,
     score_traces,
 )
-from promptguard.cli.progress import counting
-from promptguard.cli.stored import config_option
+from promptguard.cli.stored import config_option, with_store
+from promptguard.cli.terminal import counting
+from promptguard.config import ControllerConfig, load_settings
 from promptguard.counts import counted
 from promptguard.errors import InputError
+from promptguard.workers import default_jobs
 
 if TYPE_CHECKING:
-    from promptguard.config import ControllerConfig
     from promptguard.fil.fitting import FittedSettings
     from promptguard.validation.dataset import Case
     from promptguard.validation.tune import Tuned
@@ -69,21 +69,19 @@ def tune(
 
     Exit code: 0 where OUT was written, 1 where the present weights are kept.
     """
-    from promptguard.config import load_settings
     from promptguard.risk.weights import named_weights
     from promptguard.validation.calibrate import write_weights
     from promptguard.validation.tune import tune as fit
 
     if not data and store_url is None:
         raise InputError("Give labelled data, or --store for labels on stored sessions.")
-    # Before the work, which takes minutes.
-    require_new(Path(out), force=force)
+    require_output(Path(out), force=force)
     config = load_settings(config_file).conversation
     cases = read_dataset(data, reading, seed=seed).cases if data else ()
     if store_url is not None:
         # Indexes go on after those of the data: an index is the place of a case in the whole set.
         cases = (*cases, *_feedback(store_url, 1 + max((c.index for c in cases), default=-1)))
-    traces = score_traces(cases, config, jobs_or_default(jobs))
+    traces = score_traces(cases, config, jobs or default_jobs())
     with counting("fitting", folds + 1) as on_fold:
         tuned = fit(traces, named_weights(config.weights), seed=seed, folds=folds, on_fold=on_fold)
     if tuned.is_better:
@@ -106,7 +104,11 @@ def _show(tuned: Tuned, fitted: FittedSettings | None, out: str, *, as_json: boo
             "weights": out if tuned.is_better else None,
         }
         if fitted is not None:
-            body["temporal"] = _as_plain(fitted)
+            body["temporal"] = {
+                "settings": fitted.settings.model_dump(),
+                "before": asdict(fitted.before),
+                "after": asdict(fitted.after),
+            }
         click.echo(json.dumps(body, indent=1))
         return
     for name, found in (("present", tuned.before), ("new, held out", tuned.after)):
@@ -146,28 +148,10 @@ def _show_temporal(fitted: FittedSettings) -> None:
         click.echo(conversation_section(temporal=settings))
 
 
-def _as_plain(fitted: FittedSettings) -> dict[str, object]:
-    return {
-        "settings": fitted.settings.model_dump(),
-        "before": asdict(fitted.before),
-        "after": asdict(fitted.after),
-    }
-
-
 def _feedback(url: str, first_index: int) -> tuple[Case, ...]:
-    import asyncio
+    from promptguard.validation.dataset import labelled_sessions
 
-    from promptguard.stores import open_store
-    from promptguard.validation.dataset import Feedback, labelled_sessions
-
-    async def read() -> Feedback:
-        store = open_store(url, must_exist=True)
-        try:
-            return await labelled_sessions(store, first_index=first_index)
-        finally:
-            await store.close()
-
-    found = asyncio.run(read())
+    found = with_store(url, lambda store: labelled_sessions(store, first_index=first_index))
     click.echo(
         f"{counted(len(found.cases), 'labelled session')}, {found.without_text} more without text.",
         err=True,

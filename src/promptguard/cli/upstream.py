@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
 
 import httpx
 
@@ -18,37 +17,28 @@ TIMEOUT_S = 5.0
 _KEY_ADVICE = "name the variable that holds it in service.upstream_key_env"
 
 
-def examine_upstream(settings: Settings, env: Mapping[str, str] | None = None) -> str:
+def examine_upstream(settings: Settings) -> str:
     """Return what is well with the upstream, or raise what is not; its key is never shown.
 
     Only its list of models is asked for, which costs nothing. A key may also come from the
     clients, which cannot be tried here.
     """
-    endpoint = _opened(settings)
+    service = settings.service
+    # A person waits for the answer and can ask again.
+    config = settings.conversation.endpoint.model_copy(
+        update={"timeout_s": TIMEOUT_S, "retries": 0}
+    )
+    endpoint = open_endpoint(service.upstream, config, key_env=service.upstream_key_env)
     provider = endpoint.provider
-    needs_theirs = _clients_bring_keys(settings, provider, os.environ if env is None else env)
+    has_key = bool(provider.key_env and os.environ.get(provider.key_env))
+    # Whether the gateway would pass on the clients' keys, having none and needing none.
+    needs_theirs = not (has_key or service.keys or service.upstream_key_env)
     if needs_theirs and provider.needs_key:
         return f"{provider.name}, not called: set {provider.key_env}, or clients send their own key"
     response = asyncio.run(_models(endpoint))
     if needs_theirs and response.status_code == 401:
         return f"{provider.name} answers and wants a key: {_KEY_ADVICE}, or clients send their own"
     return f"{provider.name} answers, {_counted(response, provider)}"
-
-
-def _opened(settings: Settings) -> Endpoint:
-    service = settings.service
-    config = settings.conversation.endpoint.model_copy(
-        # A person waits for the answer and can ask again.
-        update={"timeout_s": TIMEOUT_S, "retries": 0}
-    )
-    return open_endpoint(service.upstream, config, key_env=service.upstream_key_env)
-
-
-def _clients_bring_keys(settings: Settings, provider: ProviderRow, env: Mapping[str, str]) -> bool:
-    """Say whether the gateway would pass on the clients' keys, having none and needing none."""
-    service = settings.service
-    has_key = bool(provider.key_env and env.get(provider.key_env))
-    return not (has_key or service.keys or service.upstream_key_env)
 
 
 async def _models(endpoint: Endpoint) -> httpx.Response:
@@ -69,14 +59,13 @@ def _counted(response: httpx.Response, provider: ProviderRow) -> str:
         raise rejected(provider, status)
     try:
         body = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _incompatible(provider, "does not answer in JSON") from None
     # Some answer with the bare list, and Ollama with null while it has no model.
     models = body.get("data", "") if isinstance(body, dict) else body
     if not isinstance(models, list | None):
         raise _incompatible(provider, "answers with something that is not a list of models")
-    count = len(models or ())
-    return f"{counted(count, 'model')} offered"
+    return f"{counted(len(models or ()), 'model')} offered"
 
 
 def _incompatible(provider: ProviderRow, what: str) -> ProviderError:

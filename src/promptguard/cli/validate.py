@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from promptguard.cli import EXIT_ALLOW, EXIT_CAUTION, EXIT_ERROR
-from promptguard.cli.labelled_data import Reading, data_options, jobs_or_default, read_dataset
-from promptguard.cli.progress import counting
+from promptguard.cli.labelled_data import Reading, data_options, read_dataset
+from promptguard.cli.terminal import counting
+from promptguard.config import ControllerConfig, load_settings
+from promptguard.conversation import printable
 from promptguard.counts import counted
 from promptguard.errors import InputError
+from promptguard.workers import default_jobs
 
 if TYPE_CHECKING:
     from promptguard.runs.report import OrderTest, Report
@@ -70,11 +73,9 @@ def validate(
     contenders = _contenders(configs, dissect=dissect)
     manifest = manifest_of(dataset, contenders, seed=seed)
     journal = RunJournal(folder, manifest, resume=resume, overwrite=force)
-    processes = jobs_or_default(jobs)
+    jobs = jobs or default_jobs()
     with counting("judging", len(dataset.cases)) as on_case:
-        outcomes = run_cases(
-            dataset.cases, contenders, jobs=processes, journal=journal, on_case=on_case
-        )
+        outcomes = run_cases(dataset.cases, contenders, jobs=jobs, journal=journal, on_case=on_case)
     report = report_of(
         dataset,
         contenders,
@@ -83,7 +84,7 @@ def validate(
         now=time.time(),
         seed=seed,
         rounds=rounds,
-        orders=_orders(dataset.cases, contenders, outcomes, seed=seed, jobs=processes),
+        orders=_orders(dataset.cases, contenders, outcomes, seed=seed, jobs=jobs),
         command=_command(ctx),
     )
     _write(report, folder)
@@ -91,19 +92,14 @@ def validate(
         click.echo(report_to_json(report), nl=False)
     else:
         _show(report, folder)
-    ctx.exit(_exit_code(report))
-
-
-def _exit_code(report: Report) -> int:
     if not any(summary.judged for summary in report.contenders):
-        return EXIT_ERROR
-    return EXIT_CAUTION if any(summary.failed for summary in report.contenders) else EXIT_ALLOW
+        ctx.exit(EXIT_ERROR)
+    has_failed = any(summary.failed for summary in report.contenders)
+    ctx.exit(EXIT_CAUTION if has_failed else EXIT_ALLOW)
 
 
 def _command(ctx: click.Context) -> str:
     """Return the command with the options that differ from their defaults."""
-    from promptguard.conversation import printable
-
     words = ["promptguard", "validate"]
     for parameter in ctx.command.params:
         value = ctx.params.get(parameter.name or "")
@@ -116,26 +112,18 @@ def _command(ctx: click.Context) -> str:
 
 
 def _contenders(configs: tuple[str, ...], *, dissect: bool) -> tuple[Contender, ...]:
-    from promptguard.config import load_settings
     from promptguard.validation.contenders import dissected, engine
 
-    first = load_settings(configs[0] if configs else None)
+    named = [engine(Path(path).stem, load_settings(path)) for path in configs]
     if dissect:
-        named = [*dissected(first), *_engines(configs[1:])]
-    else:
-        named = _engines(configs) or [engine("engine", first)]
+        named[:1] = dissected(load_settings(configs[0] if configs else None))
+    elif not named:
+        named = [engine("engine", load_settings(None))]
     # The report tells contenders apart by their names alone.
     twice = [name for name, count in Counter(one.name for one in named).items() if count > 1]
     if twice:
         raise InputError(f"Two configurations would both be called {twice[0]!r}; rename a file.")
     return tuple(named)
-
-
-def _engines(configs: tuple[str, ...]) -> list[Contender]:
-    from promptguard.config import load_settings
-    from promptguard.validation.contenders import engine
-
-    return [engine(Path(path).stem, load_settings(path)) for path in configs]
 
 
 def _orders(
@@ -146,7 +134,6 @@ def _orders(
     seed: int,
     jobs: int,
 ) -> Mapping[str, OrderTest]:
-    from promptguard.config import ControllerConfig
     from promptguard.validation.dialogues import order_test, shuffled_cases
     from promptguard.validation.runner import run_cases
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from promptguard.core.layers import Layer, MultiNeutrosophicPrompt
+from promptguard.core.layers import MultiNeutrosophicPrompt
 from promptguard.core.reciprocity import ExchangeType, Reciprocity, reciprocity_of
 
 RECIPROCAL_ABOVE = 0.5
@@ -61,7 +61,7 @@ def assess(
     users = tuple(layer for layer in prompt if not layer.priority.is_trusted)
     # Alone, because a developer's layer outweighs the user's ten to one in the balance, and
     # adding one must not turn a doubtful request into a reciprocal one.
-    alone = min(_balance_alone(layer) for layer in users)
+    alone = min(reciprocity_of(MultiNeutrosophicPrompt([layer])).balance for layer in users)
     standing = min(alone, exchange.balance)
     is_clear = standing > RECIPROCAL_ABOVE and exchange.exchange_type is not ExchangeType.EXTRACTIVE
     is_undecided = is_unresolved or any(
@@ -85,7 +85,3 @@ def finding_of(found: Iterable[tuple[float, Label]]) -> Label:
     """
     ranked = [(falsehood, kind is Label.EXTRACTIVE, kind) for falsehood, kind in found]
     return max(ranked)[2] if ranked else Label.MANIPULATIVE
-
-
-def _balance_alone(layer: Layer) -> float:
-    return reciprocity_of(MultiNeutrosophicPrompt([layer])).balance

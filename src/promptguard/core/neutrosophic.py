@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from promptguard.errors import InputError
@@ -21,8 +20,8 @@ class Neutrosophic:
 
     def __post_init__(self) -> None:
         for name in ("truth", "indeterminacy", "falsehood"):
-            value = getattr(self, name)
-            if not math.isfinite(value) or not 0.0 <= value <= 1.0:
+            # So written that what is no number is refused too.
+            if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"{name} must lie in [0, 1].")
 
     def as_tuple(self) -> tuple[float, float, float]:

@@ -53,8 +53,7 @@ def layer_texts(given: PromptInput, *, max_chars: int) -> tuple[LayerText, ...]:
         )
         if text is not None and text != ""
     ]
-    users = [(LayerPriority.USER, text) for text in _user_texts(given)]
-    parts = trusted + users
+    parts = trusted + [(LayerPriority.USER, text) for text in _user_texts(given)]
     if sum(len(text) for _, text in parts) > max_chars:
         raise InputError(f"The prompt is longer than {max_chars} characters; raise max_chars.")
     context = _context(tuple(text for _, text in trusted), given.history)
@@ -82,8 +81,7 @@ def turns_before(given: PromptInput) -> int:
 def _user_texts(given: PromptInput) -> tuple[str, ...]:
     if given.prompt is not None and given.user is not None:
         raise InputError("Give prompt or user, not both: they name the same layer.")
-    chosen = given.user if given.prompt is None else given.prompt
-    where = "user" if given.prompt is None else "prompt"
+    chosen, where = (given.user, "user") if given.prompt is None else (given.prompt, "prompt")
     if chosen is None:
         raise InputError("There is nothing to judge; give prompt or user.")
     if isinstance(chosen, str) or not isinstance(chosen, Sequence):
@@ -105,8 +103,7 @@ def _names(parts: Sequence[tuple[LayerPriority, str]]) -> list[str]:
     names = []
     for priority, _ in parts:
         seen[priority] += 1
-        number = seen[priority]
-        names.append(priority.name if number == 1 else f"{priority.name}[{number}]")
+        names.append(priority.name + (f"[{seen[priority]}]" if seen[priority] > 1 else ""))
     return names
 
 

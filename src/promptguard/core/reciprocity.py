@@ -37,17 +37,16 @@ class Reciprocity:
 def reciprocity_of(prompt: MultiNeutrosophicPrompt) -> Reciprocity:
     """Return balance, flows and exchange type of a prompt's layers."""
     trust = trust_of(prompt)
-    flows = flows_of(prompt)
-    balance = balance_of(prompt, trust)
-    return Reciprocity(
-        balance=balance,
-        exchange_type=exchange_type_of(balance, flows),
-        flows=flows,
-        trust=trust,
-    )
+    # What flows between every two layers, keyed like "SYSTEM→USER".
+    flows = {
+        f"{high.name}→{low.name}": (_given(high) + _given(low)) / 2 for high, low in prompt.pairs()
+    }
+    balance = _balance(prompt, trust)
+    kind = exchange_type_of(balance, flows)
+    return Reciprocity(balance=balance, exchange_type=kind, flows=flows, trust=trust)
 
 
-def balance_of(prompt: MultiNeutrosophicPrompt, trust: Trust) -> float:
+def _balance(prompt: MultiNeutrosophicPrompt, trust: Trust) -> float:
     """Return the ayni balance; any trust violation gives -1, the circuit breaker."""
     if trust.violations:
         return CIRCUIT_BREAKER
@@ -59,11 +58,6 @@ def balance_of(prompt: MultiNeutrosophicPrompt, trust: Trust) -> float:
     worst = max((layer.value.falsehood for layer in prompt), default=0.0)
     balance -= 0.8 if worst > GREAT_FALSEHOOD else 0.5 * worst
     return min(1.0, max(-1.0, balance))
-
-
-def flows_of(prompt: MultiNeutrosophicPrompt) -> Mapping[str, float]:
-    """Return what flows between every two layers, keyed like "SYSTEM→USER"."""
-    return {f"{high.name}→{low.name}": _flow(high, low) for high, low in prompt.pairs()}
 
 
 def exchange_type_of(balance: float, flows: Mapping[str, float]) -> ExchangeType:
@@ -78,6 +72,5 @@ def exchange_type_of(balance: float, flows: Mapping[str, float]) -> ExchangeType
     return ExchangeType.RECIPROCAL
 
 
-def _flow(high: Layer, low: Layer) -> float:
-    one, two = high.value, low.value
-    return (one.truth * (1 - one.falsehood) + two.truth * (1 - two.falsehood)) / 2
+def _given(layer: Layer) -> float:
+    return layer.value.truth * (1 - layer.value.falsehood)

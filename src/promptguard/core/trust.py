@@ -58,8 +58,17 @@ class Trust:
 def trust_of(prompt: MultiNeutrosophicPrompt) -> Trust:
     """Return the trust between the layers of a prompt."""
     violations = violations_of(prompt)
-    at_odds = tuple(pair for pair in prompt.pairs() if contradiction_of(*pair) is not None)
-    validity, coherence, resolution = _validity(prompt), _coherence(prompt), _resolution(at_odds)
+    at_odds = [
+        (high, low, kind)
+        for high, low in prompt.pairs()
+        if (kind := contradiction_of(high, low)) is not None
+    ]
+    neighbours = [(high.value, low.value) for high, low in prompt.neighbours()]
+    validity = _mean([(1 - high.falsehood) * (0.5 + high.indeterminacy) for high, _ in neighbours])
+    coherence = _mean(
+        [min(high.truth * (1 - high.falsehood), low.truth) for high, low in neighbours]
+    )
+    resolution = _resolution([(high, low) for high, low, _ in at_odds])
     strength = min(1.0, max(0.0, (validity + resolution + coherence) / 3))
     if TrustViolation.ROLE_CONFUSION in violations:
         strength *= PENALTY_ROLE_CONFUSION
@@ -71,7 +80,10 @@ def trust_of(prompt: MultiNeutrosophicPrompt) -> Trust:
         resolution=resolution,
         coherence=coherence,
         violations=violations,
-        contradictions=tuple(_named(*pair) for pair in at_odds),
+        contradictions=tuple(
+            Contradiction(higher=high.name, lower=low.name, kind=kind)
+            for high, low, kind in at_odds
+        ),
     )
 
 
@@ -100,31 +112,7 @@ def contradiction_of(higher: Layer, lower: Layer) -> ContradictionKind | None:
     return None
 
 
-def _named(higher: Layer, lower: Layer) -> Contradiction:
-    kind = contradiction_of(higher, lower)
-    assert kind is not None
-    return Contradiction(higher=higher.name, lower=lower.name, kind=kind)
-
-
-def _validity(prompt: MultiNeutrosophicPrompt) -> float:
-    return _mean_over(
-        [
-            (1 - higher.value.falsehood) * (0.5 + higher.value.indeterminacy)
-            for higher, _ in prompt.neighbours()
-        ]
-    )
-
-
-def _coherence(prompt: MultiNeutrosophicPrompt) -> float:
-    return _mean_over(
-        [
-            min(higher.value.truth * (1 - higher.value.falsehood), lower.value.truth)
-            for higher, lower in prompt.neighbours()
-        ]
-    )
-
-
-def _resolution(at_odds: tuple[tuple[Layer, Layer], ...]) -> float:
+def _resolution(at_odds: list[tuple[Layer, Layer]]) -> float:
     if not at_odds:
         return 1.0
     preserved = damaged = 0
@@ -137,5 +125,5 @@ def _resolution(at_odds: tuple[tuple[Layer, Layer], ...]) -> float:
     return preserved / count * (1 - 0.5 * damaged / count)
 
 
-def _mean_over(numbers: list[float]) -> float:
+def _mean(numbers: list[float]) -> float:
     return fmean(numbers) if numbers else 1.0

@@ -83,7 +83,7 @@ class JudgementCache:
 
     def put(self, key: str, judgement: LayerJudgement) -> None:
         """Keep a judgement, and drop the least recently used ones where it gets too much."""
-        raw = _as_json(judgement)
+        raw = json.dumps([*judgement.value.as_tuple(), judgement.reasoning])
         self._guarded(lambda db: self._write(db, key, raw), default=None)
 
     def status(self) -> CacheStatus:
@@ -111,7 +111,9 @@ class JudgementCache:
     def _write(self, db: sqlite3.Connection, key: str, raw: str) -> None:
         now = self._clock()
         size = len(raw.encode()) + len(key) + _ROW_OVERHEAD_BYTES
-        with _transaction(db):
+        # The lock for writing at once: one taken after a read fails where another process wrote.
+        db.execute("BEGIN IMMEDIATE")
+        with db:
             # REPLACE would skip the delete trigger and the total would drift.
             db.execute("DELETE FROM judgement WHERE key = ?", (key,))
             db.execute("INSERT INTO judgement VALUES (?, ?, ?, ?, ?)", (key, raw, now, now, size))
@@ -219,14 +221,10 @@ class CachingJudge:
 
 def cache_key(task: LayerTask, *, model: str, version: str) -> str:
     """Return the hash of everything a judgement depends on."""
-    parts = [task.evaluation_type, version, model, task.content]
-    parts += [task.layer, str(task.turn), task.context]
+    asked = [task.content, task.layer, str(task.turn), task.context]
+    parts = [task.evaluation_type, version, model, *asked]
     # As JSON, so that no two lists of parts can run together to the same text.
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _as_json(judgement: LayerJudgement) -> str:
-    return json.dumps([*judgement.value.as_tuple(), judgement.reasoning])
 
 
 def _judgement(raw: str) -> LayerJudgement | None:
@@ -243,12 +241,6 @@ def _judgement(raw: str) -> LayerJudgement | None:
         usage=Usage(),
         is_cached=True,
     )
-
-
-def _transaction(db: sqlite3.Connection) -> sqlite3.Connection:
-    # The lock for writing at once: one taken after a read fails where another process wrote.
-    db.execute("BEGIN IMMEDIATE")
-    return db
 
 
 def _total(db: sqlite3.Connection) -> int:

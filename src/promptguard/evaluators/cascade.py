@@ -53,39 +53,32 @@ class Budget:
     def take(self, session: str) -> None:
         """Count one question as under way; BudgetError where it may not be asked."""
         with self._lock:
-            self._take(session)
+            self._forget_old(self._clock())
+            if self._sessions.get(session, 0) >= self._config.calls_per_session:
+                raise BudgetError("The session's allowance of calls is spent.")
+            if self._calls + self._under_way >= self._config.calls_per_day:
+                raise BudgetError("The day's allowance of calls is spent.")
+            expected = self._spent_usd + (self._under_way + 1) * self._dearest_usd
+            if expected > self._config.usd_per_day:
+                raise BudgetError("The day's allowance of money is spent.")
+            self._under_way += 1
+            self._count_session(session, 1)
 
     def settle(self, session: str, usage: Usage | None) -> None:
         """Close a question: with its usage, or with None where no call was made after all."""
         with self._lock:
-            self._settle(session, usage)
-
-    def _take(self, session: str) -> None:
-        self._forget_old(self._clock())
-        if self._sessions.get(session, 0) >= self._config.calls_per_session:
-            raise BudgetError("The session's allowance of calls is spent.")
-        if self._calls + self._under_way >= self._config.calls_per_day:
-            raise BudgetError("The day's allowance of calls is spent.")
-        expected = self._spent_usd + (self._under_way + 1) * self._dearest_usd
-        if expected > self._config.usd_per_day:
-            raise BudgetError("The day's allowance of money is spent.")
-        self._under_way += 1
-        self._count_session(session, 1)
-
-    def _settle(self, session: str, usage: Usage | None) -> None:
-        self._under_way -= 1
-        if usage is None:
-            self._count_session(session, -1)
-            return
-        # A judge that does not count its calls was asked all the same.
-        calls = max(1, usage.calls)
-        cost = usage.cost_usd + usage.unpriced_calls * self._dearest_usd
-        self._count_session(session, calls - 1)
-        # With its time, because the day is the last 24 hours and not a date.
-        self._day.append((self._clock(), calls, cost))
-        self._calls += calls
-        self._spent_usd += cost
-        self._dearest_usd = max(self._dearest_usd, usage.cost_usd)
+            self._under_way -= 1
+            # A judge that does not count its calls was asked all the same.
+            calls = 0 if usage is None else max(1, usage.calls)
+            self._count_session(session, calls - 1)
+            if usage is None:
+                return
+            cost = usage.cost_usd + usage.unpriced_calls * self._dearest_usd
+            # With its time, because the day is the last 24 hours and not a date.
+            self._day.append((self._clock(), calls, cost))
+            self._calls += calls
+            self._spent_usd += cost
+            self._dearest_usd = max(self._dearest_usd, usage.cost_usd)
 
     def _count_session(self, session: str, step: int) -> None:
         self._sessions[session] = self._sessions.get(session, 0) + step
@@ -176,18 +169,15 @@ class CascadePanel:
             )
             usage = None if judgement.is_cached else judgement.usage
         except TimeoutError:
-            row = UsageRow(
-                evaluation_type=task.evaluation_type,
-                model=judge.name,
-                usage=abandoned_usage(judge),
-            )
-            late = _unresolved(before, _failed_step(row.usage))
+            lost = abandoned_usage(judge)
+            row = UsageRow(evaluation_type=task.evaluation_type, model=judge.name, usage=lost)
+            late = _unresolved(before, CascadeReport(passed_on=1, failed=1, usage=lost))
             return replace(late, abandoned=(*before.abandoned, row))
         except EvaluationError as error:
             usage = error.usage
             if not self._keep_partial:
                 raise
-            failed = _unresolved(before, _failed_step(error.usage))
+            failed = _unresolved(before, CascadeReport(passed_on=1, failed=1, usage=error.usage))
             return replace(failed, failures=(*before.failures, error))
         finally:
             self._budget.settle(self._session, usage)
@@ -201,10 +191,6 @@ def _check_prices(judges: Sequence[Judge]) -> None:
                 f"The price of {judge.name} is not known, so the budget of money cannot be kept: "
                 "set endpoint.prices for it, or budget.unknown_price to allow."
             )
-
-
-def _failed_step(usage: Usage) -> CascadeReport:
-    return CascadeReport(passed_on=1, failed=1, usage=usage)
 
 
 def _unresolved(before: Opinion, step: CascadeReport) -> Opinion:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from promptguard.conversation import Message, Role
 from promptguard.errors import EvaluationError, JudgeReplyError, ProviderError
 from promptguard.evaluators.prompts import evaluation_prompt, frame
-from promptguard.evaluators.registry import Metered
-from promptguard.evaluators.reply import JudgeReply, NoVerdict, OutOfRange, read_reply
+from promptguard.evaluators.registry import Metered, cannot_judge
+from promptguard.evaluators.reply import NoVerdict, OutOfRange, read_reply
 from promptguard.protocols import Completion, LayerJudgement, LayerTask, Provider
 from promptguard.usage import Usage
 
@@ -76,7 +76,13 @@ class LlmJudge:
                 continue
             except OutOfRange as fault:
                 raise self._refused(task, str(fault), usage) from None
-            return self._judgement(task, reply, usage)
+            return LayerJudgement(
+                value=reply.value,
+                evaluation_type=task.evaluation_type,
+                model=self.name,
+                reasoning=reply.reasoning,
+                usage=usage,
+            )
         raise self._refused(task, f"no verdict in {ATTEMPTS} answers", usage)
 
     async def _ask(self, task: LayerTask, marker: str, *, spent: Usage) -> Completion:
@@ -87,33 +93,14 @@ class LlmJudge:
                 max_tokens=MAX_REPLY_TOKENS,
             )
         except ProviderError as error:
-            raise EvaluationError(
-                f"{self.name} could not judge the {task.layer} layer for "
-                f"{task.evaluation_type}: {error}",
-                evaluation_type=task.evaluation_type,
-                model=self.name,
-                layer=task.layer,
-                usage=spent + error.usage,
-            ) from error
+            words = f"could not judge the {task.layer} layer for {task.evaluation_type}: {error}"
+            usage = spent + error.usage
+            raise cannot_judge(task, self.name, words.removesuffix("."), usage) from error
 
-    def _judgement(self, task: LayerTask, reply: JudgeReply, usage: Usage) -> LayerJudgement:
-        return LayerJudgement(
-            value=reply.value,
-            evaluation_type=task.evaluation_type,
-            model=self.name,
-            reasoning=reply.reasoning,
-            usage=usage,
-        )
-
-    def _refused(self, task: LayerTask, why: str, usage: Usage) -> JudgeReplyError:
-        return JudgeReplyError(
-            f"{self.name} gave no usable verdict on the {task.layer} layer for "
-            f"{task.evaluation_type}: {why}.",
-            evaluation_type=task.evaluation_type,
-            model=self.name,
-            layer=task.layer,
-            usage=usage,
-        )
+    def _refused(self, task: LayerTask, why: str, usage: Usage) -> EvaluationError:
+        where = f"the {task.layer} layer for {task.evaluation_type}"
+        words = f"gave no usable verdict on {where}: {why}"
+        return cannot_judge(task, self.name, words, usage, JudgeReplyError)
 
 
 def messages_for(task: LayerTask, marker: str) -> tuple[Message, ...]:

@@ -13,7 +13,7 @@ from promptguard.conversation import Message, Role, messages_from
 from promptguard.core.decision import Label
 from promptguard.core.layers import ROLE_CONFUSION_F
 from promptguard.core.neutrosophic import Neutrosophic
-from promptguard.errors import EvaluationError, ModelError
+from promptguard.errors import ModelError
 from promptguard.evaluators.reading import (
     BatchingReader,
     Engine,
@@ -21,7 +21,7 @@ from promptguard.evaluators.reading import (
     LayerReading,
     read_layers,
 )
-from promptguard.evaluators.registry import JUDGES
+from promptguard.evaluators.registry import JUDGES, cannot_judge
 from promptguard.model.artifact import open_artifact
 from promptguard.model.readers import Readers, shared_readers
 from promptguard.protocols import Encoder, LayerJudgement, LayerTask
@@ -98,13 +98,8 @@ class LocalJudge:
         """Return the judgement of one layer; the reasoning names findings, never the text."""
         evaluate = self._evaluations.get(task.evaluation_type)
         if evaluate is None:
-            raise EvaluationError(
-                f"{self.name} cannot judge {task.evaluation_type}; it knows "
-                f"{', '.join(self._evaluations)}.",
-                evaluation_type=task.evaluation_type,
-                model=self.name,
-                layer=task.layer,
-            )
+            words = f"cannot judge {task.evaluation_type}; it knows {', '.join(self._evaluations)}"
+            raise cannot_judge(task, self.name, words)
         layer = LayerInput(content=task.content, context=task.context)
         reading = await self._reader.read(layer)
         value, reasoning = evaluate(reading, task)
@@ -263,9 +258,8 @@ def _has_no_reply(task: LayerTask) -> bool:
         messages = json.loads(task.context)
     except ValueError:
         return False
-    record = [item for item in messages if isinstance(item, dict)]
-    users = sum(item.get("role") == "user" for item in record)
-    return users >= task.turn and not any(item.get("role") == "assistant" for item in record)
+    roles = [item.get("role") for item in messages if isinstance(item, dict)]
+    return roles.count("user") >= task.turn and "assistant" not in roles
 
 
 def falsehood_of(probability: float, threshold: float) -> float:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
 from statistics import fmean
 
 from pydantic import TypeAdapter
@@ -127,13 +125,19 @@ def metrics_of(
     prompt = MultiNeutrosophicPrompt(_layer(result, config) for result in layers.values())
     users = [result for result in layers.values() if not result.priority.is_trusted]
     worst = max(users, key=lambda result: result.value.falsehood)
+    by_type = _worst_per_type(users)
     found = assess(
         prompt,
-        finding=_finding(tuple(layers.values())),
+        finding=finding_of(
+            (one.value.falsehood, _kind_of(one))
+            for layer in layers.values()
+            for one in layer.evaluations
+        ),
         is_unresolved=any(one.is_unresolved for user in users for one in user.evaluations),
     )
     failures = tuple(error for item in judged for error in item.all_failures)
     rows = summed_rows(row for item in judged for row in item.usage_rows())
+    reports = [one.cascade for item in judged for one in item.opinions if one.cascade is not None]
     return ReciprocityMetrics(
         ayni_balance=found.exchange.balance,
         user_balance=found.user_balance,
@@ -146,21 +150,19 @@ def metrics_of(
         worst_layer=worst.name,
         trust=found.exchange.trust,
         flows=found.exchange.flows,
-        ensemble_results={
-            one.evaluation_type: one.value.as_tuple() for one in _worst_per_type(users)
-        },
+        ensemble_results={kind: one.value.as_tuple() for kind, one in by_type.items()},
         detected_by=tuple(
-            one.evaluation_type
-            for one in _worst_per_type(users)
+            kind
+            for kind, one in by_type.items()
             if one.value.falsehood >= _threshold((one,), config)
         ),
         per_layer=layers,
         disguises=disguises,
         degraded=bool(failures),
         failures=tuple(str(error) for error in failures),
-        usage=_sum(rows),
+        usage=sum((row.usage for row in rows), Usage()),
         usage_rows=rows,
-        cascade=_cascade(judged),
+        cascade=sum(reports, CascadeReport()) if reports else None,
     )
 
 
@@ -230,12 +232,6 @@ def _detection_f(result: LayerResult, config: PromptGuardConfig) -> float:
     return math.nextafter(1.0, 2.0)
 
 
-def _finding(layers: Sequence[LayerResult]) -> Label:
-    return finding_of(
-        (one.value.falsehood, _kind_of(one)) for layer in layers for one in layer.evaluations
-    )
-
-
 def _kind_of(found: TypeResult) -> Label:
     """Return the kind that the judge with the highest falsehood names, else the type's."""
     worst = max(found.judgements, key=lambda one: one.value.falsehood, default=None)
@@ -249,23 +245,14 @@ def _threshold(evaluations: Sequence[TypeResult], config: PromptGuardConfig) -> 
     return fmean(found.threshold for found in evaluations)
 
 
-def _worst_per_type(users: Sequence[LayerResult]) -> tuple[TypeResult, ...]:
+def _worst_per_type(users: Sequence[LayerResult]) -> Mapping[str, TypeResult]:
     worst: dict[str, TypeResult] = {}
     for result in users:
         for found in result.evaluations:
             known = worst.setdefault(found.evaluation_type, found)
             if found.value.falsehood > known.value.falsehood:
                 worst[found.evaluation_type] = found
-    return tuple(worst.values())
-
-
-def _sum(rows: Iterable[UsageRow]) -> Usage:
-    return reduce(add, (row.usage for row in rows), Usage())
-
-
-def _cascade(judged: Sequence[JudgedLayer]) -> CascadeReport | None:
-    reports = [one.cascade for item in judged for one in item.opinions if one.cascade is not None]
-    return reduce(add, reports, CascadeReport()) if reports else None
+    return worst
 
 
 _METRICS: TypeAdapter[ReciprocityMetrics] = TypeAdapter(ReciprocityMetrics)

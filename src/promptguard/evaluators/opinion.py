@@ -94,23 +94,16 @@ class JudgedLayer:
 
     def usage_rows(self) -> tuple[UsageRow, ...]:
         """Return what the layer cost, calls without a result included."""
-        rows = [row for one in self.opinions for row in one.abandoned]
-        rows += [
-            UsageRow(
-                evaluation_type=one.evaluation_type, model=judgement.model, usage=judgement.usage
-            )
+        found = [
+            (one.evaluation_type, judgement.model, judgement.usage)
             for one in self.opinions
             for judgement in one.judgements
         ]
-        rows += [
-            UsageRow(
-                evaluation_type=error.evaluation_type or "",
-                model=error.model or "",
-                usage=error.usage,
-            )
-            for error in self.all_failures
+        found += [(e.evaluation_type or "", e.model or "", e.usage) for e in self.all_failures]
+        rows = [
+            UsageRow(evaluation_type=kind, model=name, usage=usage) for kind, name, usage in found
         ]
-        return summed_rows(rows)
+        return summed_rows([*(row for one in self.opinions for row in one.abandoned), *rows])
 
 
 class UsageMeter:

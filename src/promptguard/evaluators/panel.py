@@ -13,9 +13,13 @@ from promptguard.core.prompt import LayerText
 from promptguard.errors import EvaluationError, PromptGuardError
 from promptguard.evaluators.opinion import JudgedLayer, Opinion, UsageMeter, UsageRow
 from promptguard.evaluators.prompts import TRUSTED_TYPE
-from promptguard.evaluators.registry import abandoned_usage, can_judge, threshold_of
+from promptguard.evaluators.registry import (
+    abandoned_usage,
+    can_judge,
+    cannot_judge,
+    threshold_of,
+)
 from promptguard.protocols import Judge, LayerJudgement, LayerTask
-from promptguard.usage import Usage
 
 T = TypeVar("T")
 
@@ -45,26 +49,22 @@ class ConcurrencyLimit:
         """
         async with self._places:
             when_asked()
+            usage = abandoned_usage(judge)
             try:
                 async with asyncio.timeout(timeout_s):
                     judgement = await _asked(judge, task, has_limit=timeout_s is not None)
+                usage = judgement.usage
             except EvaluationError as error:
-                self._count(judge, task, error.usage)
+                usage = error.usage
                 raise
-            except (TimeoutError, asyncio.CancelledError):
-                self._count(judge, task, abandoned_usage(judge))
-                raise
-            self._count(judge, task, judgement.usage)
+            finally:
+                kind = task.evaluation_type
+                self._meter.add(UsageRow(evaluation_type=kind, model=judge.name, usage=usage))
             return judgement
-
-    def _count(self, judge: Judge, task: LayerTask, usage: Usage) -> None:
-        self._meter.add(
-            UsageRow(evaluation_type=task.evaluation_type, model=judge.name, usage=usage)
-        )
 
 
 class _NoAnswer(EvaluationError):
-    """None of several judges could judge: the first one's error, and `failures`, that of each."""
+    """None of several judges could judge: the first one's words, and `failures`, those of each."""
 
     def __init__(self, failures: tuple[EvaluationError, ...]) -> None:
         first = failures[0]
@@ -155,7 +155,9 @@ async def evaluate_layers(
             raise
 
     async def judged(layer: LayerText) -> JudgedLayer:
-        types = _types_for(layer, panel, evaluation_types)
+        types = evaluation_types
+        if layer.priority.is_trusted:
+            types = (TRUSTED_TYPE,) if panel.can_ask(TRUSTED_TYPE) else ()
         asked = await all_or_none(answer(_task(layer, kind, turn)) for kind in types)
         answers = tuple(chain.from_iterable(asked))
         opinions = tuple(item for item in answers if isinstance(item, Opinion))
@@ -178,12 +180,6 @@ async def all_or_none(work: Iterable[Coroutine[object, object, T]]) -> tuple[T, 
     else:
         return tuple(task.result() for task in tasks)
     raise first
-
-
-def _types_for(layer: LayerText, panel: Panel, types: tuple[str, ...]) -> tuple[str, ...]:
-    if not layer.priority.is_trusted:
-        return types
-    return (TRUSTED_TYPE,) if panel.can_ask(TRUSTED_TYPE) else ()
 
 
 def _task(layer: LayerText, evaluation_type: str, turn: int) -> LayerTask:
@@ -213,12 +209,8 @@ async def _asked(judge: Judge, task: LayerTask, *, has_limit: bool) -> LayerJudg
 
 
 def _failed(judge: Judge, task: LayerTask, why: str) -> EvaluationError:
-    return EvaluationError(
-        f"{judge.name} could not judge the {task.layer} layer for {task.evaluation_type}: {why}.",
-        evaluation_type=task.evaluation_type,
-        model=judge.name,
-        layer=task.layer,
-    )
+    where = f"the {task.layer} layer for {task.evaluation_type}"
+    return cannot_judge(task, judge.name, f"could not judge {where}: {why}")
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -130,6 +130,7 @@ def read_versions(folder: Traversable) -> tuple[EvaluationPrompt, ...]:
     return tuple(_read(folder, entry) for entry in _manifest(folder).evaluation_types)
 
 
+@cache
 def shipped_versions() -> tuple[EvaluationPrompt, ...]:
     """Return every shipped version of every evaluation type."""
     return read_versions(shipped_prompts())

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from promptguard.config import PromptGuardConfig
 from promptguard.core.neutrosophic import Neutrosophic
-from promptguard.errors import ConfigError, DataError, EvaluationError, InputError
-from promptguard.evaluators.registry import JUDGES
+from promptguard.errors import ConfigError, DataError, InputError
+from promptguard.evaluators.registry import JUDGES, cannot_judge
 from promptguard.protocols import LayerJudgement, LayerTask
 
 RecordKey = tuple[str, str]
@@ -53,13 +53,8 @@ class RecordedJudge:
         """Return what was recorded for this evaluation type and text."""
         found = self._judgements.get((task.evaluation_type, content_sha256(task.content)))
         if found is None:
-            raise EvaluationError(
-                f"{self.name} holds no {task.evaluation_type} of this {task.layer} layer; "
-                "record it first.",
-                evaluation_type=task.evaluation_type,
-                model=self.name,
-                layer=task.layer,
-            )
+            words = f"holds no {task.evaluation_type} of this {task.layer} layer; record it first"
+            raise cannot_judge(task, self.name, words)
         return found
 
 

@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 
 from promptguard.config import LOCAL_MODEL, PromptGuardConfig
 from promptguard.core.layers import DETECTION_F
-from promptguard.errors import ConfigError
-from promptguard.protocols import Judge
+from promptguard.errors import ConfigError, EvaluationError
+from promptguard.protocols import Judge, LayerTask
 from promptguard.registry import Registry
 from promptguard.usage import Usage
 
@@ -50,6 +50,23 @@ class Metered(Protocol):
     @property
     def is_free(self) -> bool:
         """Whether a call costs nothing."""
+
+
+def cannot_judge(
+    task: LayerTask,
+    model: str,
+    words: str,
+    usage: Usage | None = None,
+    kind: type[EvaluationError] = EvaluationError,
+) -> EvaluationError:
+    """Return the error of a judge that could not judge; `words` follow its name."""
+    return kind(
+        f"{model} {words}.",
+        evaluation_type=task.evaluation_type,
+        model=model,
+        layer=task.layer,
+        usage=usage,
+    )
 
 
 def is_price_known(judge: Judge) -> bool:

@@ -11,13 +11,7 @@ from promptguard.config import TemporalSettings
 from promptguard.conversation import Role
 from promptguard.fil.directives import Directive
 from promptguard.fil.finding import Finding, Matcher, canonical, find, together
-from promptguard.fil.parameters import (
-    FilParameters,
-    FollowUpWeights,
-    read_parameters,
-    with_temporal,
-)
-from promptguard.fil.persona import persona_weight
+from promptguard.fil.parameters import FilParameters, read_parameters, with_temporal
 from promptguard.fil.rules import rule_packs
 from promptguard.fil.temporal import Counterfactual, is_risky, past_of
 from promptguard.patterns import Entry, Pack
@@ -90,9 +84,8 @@ class FrozenInstinct:
     ) -> FilReading:
         """Judge the message in `views`; without `use_temporal`, as if nothing came before it."""
         past = history if use_temporal else NO_HISTORY
-        return self.judge(
-            self.read(views), past, now=now, persona=persona, use_temporal=use_temporal
-        )
+        read = self.read(views)
+        return self.judge(read, past, now=now, persona=persona, use_temporal=use_temporal)
 
     def read(self, views: TextViews) -> Reading:
         """Return what the message says by itself, whatever the numbers and the past."""
@@ -143,10 +136,8 @@ class FrozenInstinct:
 
     def _finding(self, views: TextViews) -> Finding:
         finding = find(self._matcher, views.plain)
-        if not views.decoded:
-            return finding
         hidden = [find(self._matcher, view.text) for view in views.decoded]
-        merged = together([finding, *hidden])
+        merged = together([finding, *hidden]) if hidden else finding
         # Harmless encoded text, such as a token, evades nothing.
         if not any(part.has_content for part in hidden):
             return merged
@@ -166,7 +157,7 @@ class FrozenInstinct:
         if violated:
             score += weights.violation * max(
                 self.parameters.severity[directive]
-                * persona_weight(self.parameters, persona, directive)
+                * self.parameters.persona_weight(persona, directive)
                 * amps[directive]
                 # A directive that is only continued matched no rule here and counts whole.
                 * finding.violated.get(directive, 1.0)
@@ -193,7 +184,8 @@ class FrozenInstinct:
             return ()
         users = [message for message in past.messages if message.role is Role.USER]
         limits = self.parameters.follow_up
-        if "follow_up" in finding.temporal and _says_little(reading, limits):
+        is_brief = reading.chars <= limits.max_chars and reading.terms <= limits.max_terms
+        if "follow_up" in finding.temporal and is_brief:
             reach = len(users) if "revisit" in finding.latent else limits.reach_turns
             # A slice from -0 on would be the whole list.
             return _last_violated(users[-reach:] if reach else [])
@@ -213,10 +205,6 @@ class FrozenInstinct:
             or not self.parameters.hard_directives.isdisjoint(violated)
             or any(amp >= self.parameters.inertia.hard_at for amp in amps.values())
         )
-
-
-def _says_little(reading: Reading, limits: FollowUpWeights) -> bool:
-    return reading.chars <= limits.max_chars and reading.terms <= limits.max_terms
 
 
 def _last_violated(users: list[ConversationMessage]) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ _SCRIPTS = (
 )
 _TOLD = frozenset(name for name, _ in _SCRIPTS)
 _LIGHT = frozenset({Kind.INTENT, Kind.CONTEXT})
-_Sets = tuple[tuple[frozenset[str], PatternSet], ...]
 _SHORT_SENTENCE = 60
 """Canonical characters up to which a sentence leans on its neighbours ("Tell me how.")."""
 
@@ -56,8 +55,8 @@ def scripts(scan: str) -> frozenset[str]:
 class Matcher:
     """The rules of all packs.
 
-    `what` finds content, features, concepts and temporal patterns, which most texts lack;
-    `how` finds intents and contexts, which matter only next to those.
+    Light ones are intents and contexts, which matter only next to the others: content, features,
+    concepts and temporal patterns, which most texts lack.
     """
 
     def __init__(self, packs: Iterable[Pack]) -> None:
@@ -67,22 +66,26 @@ class Matcher:
             # scripts that are not told apart are searched in every text.
             told = pack.scripts if pack.scripts <= _TOLD else frozenset()
             by_scripts.setdefault(told, []).extend(pack.entries)
-        self._what = _sets(by_scripts, is_light=False)
-        self._how = _sets(by_scripts, is_light=True)
+        rules = [rule for group in by_scripts.values() for rule in group]
+        self._sets = [
+            (is_light, told, PatternSet([r for r in group if (r.kind in _LIGHT) is is_light]))
+            for told, group in by_scripts.items()
+            for is_light in (False, True)
+        ]
         # By their words: rules of two packs may have one id.
         self._exceptions = {
-            rule.unless: compiled(joined(rule.unless), rule)
-            for rules in by_scripts.values()
-            for rule in rules
-            if rule.unless
+            rule.unless: compiled(joined(rule.unless), rule) for rule in rules if rule.unless
         }
-        going_on = [
-            rule
-            for rules in by_scripts.values()
-            for rule in rules
-            if (rule.kind, rule.name) == (Kind.TEMPORAL, "follow_up")
-        ]
+        going_on = [r for r in rules if (r.kind, r.name) == (Kind.TEMPORAL, "follow_up")]
         self._follow_up = any_of(going_on) if going_on else None
+
+    def matched(self, scan: str, scripts: frozenset[str], *, is_light: bool) -> tuple[Entry, ...]:
+        """Return the rules, light or not, that a canonical text matches."""
+        found: tuple[Entry, ...] = ()
+        for kind, told, rules in self._sets:
+            if kind is is_light and (not told or told & scripts):
+                found += rules.match(scan)
+        return found
 
     def meant(self, rules: Iterable[Entry], sentence: str) -> tuple[Entry, ...]:
         """Return those of the rules matched in `sentence` that it does not except."""
@@ -97,29 +100,6 @@ class Matcher:
         left: str = self._follow_up.sub(" ", scan) if self._follow_up else scan
         return left
 
-    def what(self, scan: str, scripts: frozenset[str]) -> tuple[Entry, ...]:
-        """Return the rules about what is said."""
-        return _matched(self._what, scan, scripts)
-
-    def how(self, scan: str, scripts: frozenset[str]) -> tuple[Entry, ...]:
-        """Return the rules about how it is said."""
-        return _matched(self._how, scan, scripts)
-
-
-def _sets(by_scripts: dict[frozenset[str], list[Entry]], *, is_light: bool) -> _Sets:
-    return tuple(
-        (scripts, PatternSet([rule for rule in rules if (rule.kind in _LIGHT) is is_light]))
-        for scripts, rules in by_scripts.items()
-    )
-
-
-def _matched(sets: _Sets, scan: str, scripts: frozenset[str]) -> tuple[Entry, ...]:
-    found: tuple[Entry, ...] = ()
-    for needed, rules in sets:
-        if not needed or needed & scripts:
-            found += rules.match(scan)
-    return found
-
 
 class Reader:
     """One canonical text: `whole` are the rules that match anywhere, `parts` the sentences."""
@@ -128,7 +108,7 @@ class Reader:
         self._matcher = matcher
         self._scan = scan
         self._scripts = scripts(scan)
-        self.whole = matcher.what(scan, self._scripts)
+        self.whole = matcher.matched(scan, self._scripts, is_light=False)
         # Most texts match no rule at all and need not be cut.
         self.parts = sentences(scan) if self.whole else []
         self._how: dict[int, tuple[Entry, ...]] = {}
@@ -136,8 +116,9 @@ class Reader:
     def what(self, index: int) -> tuple[Entry, ...]:
         """Return the rules about what a sentence says, but for those it excepts itself from."""
         sentence = self.parts[index]
-        is_whole = len(self.parts) == 1
-        found = self.whole if is_whole else self._matcher.what(sentence, self._scripts)
+        found = self.whole
+        if len(self.parts) > 1:
+            found = self._matcher.matched(sentence, self._scripts, is_light=False)
         return self._matcher.meant(found, sentence)
 
     def across(self) -> tuple[Entry, ...]:
@@ -157,10 +138,6 @@ class Reader:
                 found |= self.names(other, Kind.INTENT)
         return found
 
-    def is_defensive(self, index: int) -> bool:
-        """Return whether a sentence is about protection from what it names."""
-        return "defensive" in self.names(index, Kind.CONTEXT)
-
     def contexts_at(self, index: int) -> dict[str, float]:
         """Return the frames of a sentence; all but the defensive one may stand just before it."""
         found: dict[str, float] = {}
@@ -173,7 +150,8 @@ class Reader:
 
     def _how_of(self, index: int) -> tuple[Entry, ...]:
         if index not in self._how:
-            self._how[index] = self._matcher.how(self.parts[index], self._scripts)
+            sentence = self.parts[index]
+            self._how[index] = self._matcher.matched(sentence, self._scripts, is_light=True)
         return self._how[index]
 
 
@@ -272,7 +250,8 @@ def _read_sentence(reader: Reader, index: int, tally: _Tally) -> None:
         return
     asked = reader.intents_at(index)
     around = reader.contexts_at(index)
-    is_defensive = reader.is_defensive(index)
+    # A sentence about protection from what it names.
+    is_defensive = "defensive" in reader.names(index, Kind.CONTEXT)
     tally.intents |= asked
     _weaken(tally.contexts, around)
     for rule in rules:

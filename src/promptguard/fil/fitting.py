@@ -12,12 +12,7 @@ from promptguard.fil.engine import FrozenInstinct, Reading
 from promptguard.fil.parameters import FilParameters
 from promptguard.fil.temporal import fold_residue
 from promptguard.protocols import FilReading
-from promptguard.state import (
-    RECENT_TURNS,
-    ConversationHistory,
-    ConversationMessage,
-    Residue,
-)
+from promptguard.state import RECENT_TURNS, ConversationHistory, ConversationMessage, Residue
 from promptguard.text import read_text
 
 _GRID: dict[str, tuple[float, ...]] = {
@@ -62,10 +57,8 @@ class FittedSettings:
     after: Rates
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    reading: Reading
-    now: float
+_Step = tuple[Reading, float]
+"""A message that was read, and when it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +114,7 @@ def _present(parameters: FilParameters) -> TemporalSettings:
 
 def _read(engine: FrozenInstinct, conversation: LabelledConversation) -> tuple[_Step, ...]:
     return tuple(
-        _Step(engine.read(read_text(message.text)), message.timestamp)
+        (engine.read(read_text(message.text)), message.timestamp)
         for message in conversation.messages
     )
 
@@ -138,15 +131,15 @@ def _rates(
 def _is_blocked(engine: FrozenInstinct, steps: Sequence[_Step]) -> bool:
     turns: list[_Turn] = []
     residues: tuple[Residue, ...] = ()
-    for step in steps:
+    for read, now in steps:
         # Only blocked messages leave an event, and the walk ends at the first of them.
         past = ConversationHistory(
             messages=tuple(turn.message for turn in turns), residues=residues, escalation_events=()
         )
-        reading = engine.judge(step.reading, past, now=step.now)
+        reading = engine.judge(read, past, now=now)
         if reading.is_blocking:
             return True
-        turns.append(_turn(reading, step.now))
+        turns.append(_turn(reading, now))
         if len(turns) > RECENT_TURNS:
             residues = fold_residue(residues, turns.pop(0))
     return False

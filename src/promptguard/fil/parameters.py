@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from promptguard.config import TemporalSettings
-from promptguard.errors import DataError
+from promptguard.errors import ConfigError, DataError
 from promptguard.fil.directives import Directive
+from promptguard.fil.rules import FEATURES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseWeights:
+class _Numbers(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BaseWeights(_Numbers):
     """What is added to the features of one message, and where the sum blocks."""
 
     intent_critical: float
@@ -25,8 +31,7 @@ class BaseWeights:
     block_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InertiaWeights:
+class InertiaWeights(_Numbers):
     """How repeated events of one directive amplify the next."""
 
     window_turns: int
@@ -37,16 +42,14 @@ class InertiaWeights:
     hard_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecayWeights:
+class DecayWeights(_Numbers):
     """How a past event fades, and the floor below which it does not."""
 
-    half_life_s: float
-    floor: float
+    half_life_s: float = Field(gt=0.0)
+    floor: float = Field(gt=0.0, le=1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EscalationWeights:
+class EscalationWeights(_Numbers):
     """When recent messages count as an escalation, and what that adds."""
 
     rising_scores: int
@@ -58,8 +61,7 @@ class EscalationWeights:
     penalty: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CounterfactualWeights:
+class CounterfactualWeights(_Numbers):
     """When the past turns the current message into a violation, and how severe that is."""
 
     threshold: float
@@ -68,8 +70,7 @@ class CounterfactualWeights:
     escalating_severity: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowUpWeights:
+class FollowUpWeights(_Numbers):
     """How far back a message without a topic of its own is tied, and how much it may say."""
 
     reach_turns: int
@@ -77,8 +78,7 @@ class FollowUpWeights:
     max_terms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilParameters:
+class FilParameters(_Numbers):
     """All numbers, with the version and provenance of the file they came from."""
 
     version: int
@@ -96,24 +96,46 @@ class FilParameters:
     persona_default: float
     personas: Mapping[str, Mapping[str, float]]
 
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        known = {directive.value for directive in Directive}
+        if set(self.severity) != known:
+            raise ValueError("[severity] must name each directive once")
+        if not self.feature.keys() >= FEATURES:
+            raise ValueError(f"[feature] lacks {min(FEATURES - self.feature.keys())}")
+        named = set(self.hard_directives).union(*self.personas.values())
+        if not named <= known:
+            raise ValueError(f"unknown directive {min(named - known)}")
+        return self
+
+    def persona_weight(self, persona: str, directive: str) -> float:
+        """Return the weight of `directive` for `persona`; what it does not name weighs 0.5."""
+        if persona not in self.personas:
+            raise ConfigError(f"Unknown persona; use one of {', '.join(sorted(self.personas))}.")
+        return self.personas[persona].get(directive, self.persona_default)
+
 
 def with_temporal(parameters: FilParameters, settings: TemporalSettings) -> FilParameters:
     """Return `parameters` with what is set in `settings` in place of theirs."""
-    decay, past, rising = parameters.decay, parameters.counterfactual, parameters.escalation
-    if settings.half_life_s is not None:
-        decay = replace(decay, half_life_s=settings.half_life_s)
-    if settings.cumulative_threshold is not None:
-        past = replace(past, threshold=settings.cumulative_threshold)
-    if settings.escalation_threshold is not None:
-        rising = replace(rising, rising_last_at_least=settings.escalation_threshold)
-    return replace(parameters, decay=decay, counterfactual=past, escalation=rising)
+    for table, name, value in (
+        ("decay", "half_life_s", settings.half_life_s),
+        ("counterfactual", "threshold", settings.cumulative_threshold),
+        ("escalation", "rising_last_at_least", settings.escalation_threshold),
+    ):
+        if value is not None:
+            changed = getattr(parameters, table).model_copy(update={name: value})
+            parameters = parameters.model_copy(update={table: changed})
+    return parameters
 
 
 def read_parameters(path: str | Path | None = None) -> FilParameters:
     """Read the numbers from `path`, or the shipped ones; raises DataError where they are broken."""
     if path is None:
         return _shipped()
-    return _parse(Path(path).read_text(encoding="utf-8"), str(path))
+    try:
+        return _parse(Path(path).read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"Cannot read the numbers {path}: {error}.") from None
 
 
 @lru_cache(maxsize=1)
@@ -125,36 +147,13 @@ def _shipped() -> FilParameters:
 def _parse(source: str, name: str) -> FilParameters:
     try:
         body = tomllib.loads(source)
-        # The table also holds `default_weight`, which is a number.
-        personas = {key: value for key, value in body["persona"].items() if isinstance(value, dict)}
-        parameters = FilParameters(
-            version=body["version"],
-            provenance=body["provenance"],
-            severity=body["severity"],
-            feature=body["feature"],
-            pattern=body["pattern"],
-            base=BaseWeights(**body["base"]),
-            inertia=InertiaWeights(**body["inertia"]),
-            decay=DecayWeights(**body["decay"]),
-            escalation=EscalationWeights(**body["escalation"]),
-            counterfactual=CounterfactualWeights(**body["counterfactual"]),
-            follow_up=FollowUpWeights(**body["follow_up"]),
-            hard_directives=frozenset(body["hard"]["directives"]),
-            persona_default=body["persona"]["default_weight"],
-            personas=personas,
-        )
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+        personas = dict(body.pop("persona"))
+        hard = {"hard_directives": body.pop("hard")["directives"]}
+        default = {"persona_default": personas.pop("default_weight"), "personas": personas}
+        return FilParameters.model_validate(body | hard | default)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise DataError(f"{name}: {place}: {fault['msg']}.") from None
+    except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{name} does not hold the numbers of the layer: {error!r}.") from None
-    _check(parameters, name)
-    return parameters
-
-
-def _check(parameters: FilParameters, name: str) -> None:
-    known = {directive.value for directive in Directive}
-    if set(parameters.severity) != known:
-        raise DataError(f"{name}: [severity] must name each directive once.")
-    named = set(parameters.hard_directives).union(*parameters.personas.values())
-    if not named <= known:
-        raise DataError(f"{name}: unknown directive {min(named - known)}.")
-    if not 0.0 < parameters.decay.floor <= 1.0 or parameters.decay.half_life_s <= 0.0:
-        raise DataError(f"{name}: [decay] needs a floor in (0, 1] and a positive half-life.")

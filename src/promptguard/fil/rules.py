@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
 from promptguard.errors import DataError
 from promptguard.fil.directives import Attack, Directive
-from promptguard.patterns import Entry, Pack, add_language, packs, read_pack
+from promptguard.patterns import Entry, Pack, add_language, on_new, packs, read_pack
 
 SECTION = "rules"
 
@@ -25,15 +26,16 @@ class Kind(StrEnum):
     CONCEPT = "concept"
 
 
-_NAMES = {
+FEATURES = frozenset(
+    ("critical", "jailbreak", "dan", "roleplay", "hypothetical", "translation_evasion")
+)
+_NAMES: dict[Kind, AbstractSet[str]] = {
     Kind.CONTENT: {"", *Attack},
     Kind.INTENT: {"method", "request", "explain", "plan", "glorify"},
-    Kind.FEATURE: {
-        "critical", "jailbreak", "dan", "roleplay", "hypothetical", "translation_evasion"
-    },
+    Kind.FEATURE: FEATURES,
     Kind.CONTEXT: {"defensive", "legitimate", "pseudo_legitimate"},
     Kind.TEMPORAL: {"escalation", "revisit", "cumulative", "follow_up"},
-}  # fmt: skip
+}
 _DEFAULT_WITH = frozenset(_NAMES[Kind.INTENT])
 # What a text may show beside a feature or a temporal pattern that needs it.
 _SHOWN = frozenset(("intent", "content", "violation", "past"))
@@ -47,24 +49,21 @@ def rule_packs(
     An extra path is one file of rules, or a language folder, which is added for the process with
     all its sections. Raises DataError naming the rule that is broken.
     """
-    bundled = packs(SECTION, languages)
-    known = {pack.language for pack in bundled}
-    extra = [found for path in extra_paths for found in _extra(Path(path))]
-    # A folder given twice, or added before, is among the bundled ones already.
-    fresh = [pack for is_folder, pack in extra if not (is_folder and pack.language in known)]
-    return tuple(checked(pack) for pack in (*bundled, *fresh))
+    found: dict[str | Path, Pack] = {pack.language: pack for pack in packs(SECTION, languages)}
+    for path in map(Path, extra_paths):
+        if path.is_dir():
+            code = add_language(path)
+            # Added before, it is among them as it was then; it may have no rules.
+            found.pop(code, None)
+            found |= {pack.language: pack for pack in packs(SECTION) if pack.language == code}
+        else:
+            found[path] = read_pack(path)
+    return tuple(map(checked, found.values()))
 
 
 def checked(pack: Pack) -> Pack:
     """Return a pack of rules with the default intents filled in; raises DataError."""
     return replace(pack, entries=tuple(_checked(rule, pack.language) for rule in pack.entries))
-
-
-def _extra(path: Path) -> list[tuple[bool, Pack]]:
-    if not path.is_dir():
-        return [(False, read_pack(path))]
-    code = add_language(path)
-    return [(True, pack) for pack in packs(SECTION) if pack.language == code]
 
 
 def _checked(rule: Entry, where: str) -> Entry:
@@ -82,3 +81,6 @@ def _checked(rule: Entry, where: str) -> Entry:
     if unknown:
         raise DataError(f"{where}: rule {rule.id} asks for {unknown[0]!r}, which no text shows.")
     return rule if rule.with_intents else replace(rule, with_intents=_DEFAULT_WITH)
+
+
+on_new(SECTION, checked)

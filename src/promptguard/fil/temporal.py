@@ -17,7 +17,7 @@ from promptguard.fil.parameters import (
     InertiaWeights,
 )
 from promptguard.protocols import FilReading
-from promptguard.state import ConversationHistory, EscalationEvent, Residue
+from promptguard.state import ConversationHistory, ConversationMessage, EscalationEvent, Residue
 
 RISING = "rising"
 DIVERSE = "diverse"
@@ -36,7 +36,7 @@ class Counterfactual:
 class Past:
     """What earlier turns mean for a message: how much its directives weigh, shapes, why.
 
-    `inertia` is what the amplifications add to the sum.
+    `inertia` is what the amplifications add to the sum: Σ (amp - 1) · severity · share.
     """
 
     amplifications: Mapping[str, float]
@@ -61,11 +61,15 @@ def past_of(
     violated: Sequence[str], history: ConversationHistory, parameters: FilParameters, *, now: float
 ) -> Past:
     """Return what the past means for a message that violates these directives."""
-    amps = amplifications(violated, history, parameters.inertia)
+    weights, severity = parameters.inertia, parameters.severity
+    amps = {
+        directive: amplification(events_of(directive, history, weights.window_turns), weights)
+        for directive in violated
+    }
     shapes = escalation_shapes(history, parameters.escalation, now=now)
     return Past(
         amplifications=amps,
-        inertia=inertia_score(amps, parameters),
+        inertia=sum((amp - 1.0) * severity[key] * weights.score_share for key, amp in amps.items()),
         shapes=shapes,
         judged=counterfactual(violated, history, shapes, parameters, now=now),
     )
@@ -84,9 +88,7 @@ def risk_per_directive(
 ) -> dict[str, float]:
     """Return Σ harm · decay · severity per directive over user messages, plus the residues."""
     risk: defaultdict[str, float] = defaultdict(float)
-    for message in history.messages:
-        if message.role is not Role.USER:
-            continue
+    for message in _said(history):
         left = message.harm_score * decay(now - message.timestamp, parameters.decay)
         for directive in message.fil_violations:
             # A stored session may name a directive that these parameters do not know.
@@ -108,7 +110,7 @@ def escalation_shapes(
     history: ConversationHistory, weights: EscalationWeights, *, now: float
 ) -> tuple[str, ...]:
     """Return the names of the escalation patterns that the past shows, none or several."""
-    users = [message for message in history.messages if message.role is Role.USER]
+    users = _said(history)
     shapes = []
     scores = [message.harm_score for message in users[-weights.rising_scores :]]
     if (
@@ -120,18 +122,13 @@ def escalation_shapes(
     distinct = {directive for message in users for directive in message.fil_violations}
     if len(distinct) >= weights.distinct_directives:
         shapes.append(DIVERSE)
-    recent = [
-        event
-        for event in history.escalation_events
-        if max(0.0, now - event.timestamp) < weights.burst_window_s
-    ]
-    if len(recent) >= weights.burst_messages:
+    if len(_recent(history.escalation_events, weights, now)) >= weights.burst_messages:
         shapes.append(BURST)
     return tuple(shapes)
 
 
 def counterfactual(
-    violated: Iterable[str],
+    violated: Sequence[str],
     history: ConversationHistory,
     shapes: tuple[str, ...],
     parameters: FilParameters,
@@ -139,12 +136,11 @@ def counterfactual(
     now: float,
 ) -> Counterfactual:
     """Judge the current message by the past it shares directives with."""
-    current = tuple(violated)
-    if not current:
+    if not violated:
         return Counterfactual()
     weights = parameters.counterfactual
     risk = risk_per_directive(history, parameters, now=now)
-    shared = [directive for directive in current if directive in risk]
+    shared = [directive for directive in violated if directive in risk]
     total = sum(risk[directive] for directive in shared)
     if total >= weights.threshold:
         severity = min(total / weights.divisor, weights.max_severity)
@@ -175,7 +171,7 @@ def update_escalations(
     now: float,
 ) -> tuple[EscalationEvent, ...]:
     """Return the events once `turn` is judged: one per flagged message, old ones dropped."""
-    kept = [event for event in events if max(0.0, now - event.timestamp) < weights.burst_window_s]
+    kept = _recent(events, weights, now)
     if reading.is_blocking:
         kept.append(EscalationEvent(timestamp=now, turn=turn))
     return tuple(kept[-weights.max_events :])
@@ -183,12 +179,11 @@ def update_escalations(
 
 def events_of(directive: str, history: ConversationHistory, window_turns: int) -> int:
     """Return how many of the last `window_turns` user messages violated `directive` or a child."""
-    users = [message for message in history.messages if message.role is Role.USER]
     kind = Directive(directive)
     return sum(
         # A message counts once, however many children of the directive it violates.
         any(counts_for(event, kind) for event in message.fil_violations)
-        for message in users[-window_turns:]
+        for message in _said(history)[-window_turns:]
     )
 
 
@@ -199,17 +194,11 @@ def amplification(events: int, weights: InertiaWeights) -> float:
     return min(weights.max_amplification, 1.0 + weights.step * (events - weights.free_events))
 
 
-def amplifications(
-    directives: Iterable[str], history: ConversationHistory, weights: InertiaWeights
-) -> dict[str, float]:
-    """Return the amplification of each of `directives`, given the past."""
-    return {
-        directive: amplification(events_of(directive, history, weights.window_turns), weights)
-        for directive in directives
-    }
+def _said(history: ConversationHistory) -> list[ConversationMessage]:
+    return [message for message in history.messages if message.role is Role.USER]
 
 
-def inertia_score(amps: Mapping[str, float], parameters: FilParameters) -> float:
-    """Return what the amplifications add to the sum: Σ (amp - 1) · severity · share."""
-    share = parameters.inertia.score_share
-    return sum((amp - 1.0) * parameters.severity[key] * share for key, amp in amps.items())
+def _recent(
+    events: Iterable[EscalationEvent], weights: EscalationWeights, now: float
+) -> list[EscalationEvent]:
+    return [event for event in events if max(0.0, now - event.timestamp) < weights.burst_window_s]

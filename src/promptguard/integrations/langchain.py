@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, NotRequired
 
 from promptguard.config import ControllerConfig
-from promptguard.conversation import Role, messages_from, text_of
+from promptguard.conversation import text_of
 from promptguard.guard import Guard
-from promptguard.integrations.extras import missing
+from promptguard.integrations.extras import last_asked, missing
 from promptguard.turns.exchanges import without_withheld
 from promptguard.turns.result import TurnResult
 
@@ -111,7 +111,7 @@ class GuardMiddleware(AgentMiddleware):
         if not isinstance(result, ToolMessage):
             return result
         text = text_of(result.content)
-        screened = self.guard.screen(text, _task(request.state["messages"]))
+        screened = self.guard.screen(text, last_asked(request.state["messages"]))
         return result if screened == text else result.model_copy(update={"content": screened})
 
 
@@ -128,8 +128,3 @@ def _session(runtime: Any) -> str | None:
     # Without a checkpointer there is no thread to name the session by.
     info = getattr(runtime, "execution_info", None)
     return getattr(info, "thread_id", None)
-
-
-def _task(messages: Sequence[Any]) -> str:
-    asked = [m.content for m in messages_from(list(messages)) if m.role is Role.USER]
-    return asked[-1] if asked else ""

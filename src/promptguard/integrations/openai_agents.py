@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from promptguard.config import ControllerConfig
-from promptguard.conversation import Role, messages_from
 from promptguard.errors import Blocked
 from promptguard.guard import AsyncGuard
-from promptguard.integrations.extras import missing
+from promptguard.integrations.extras import last_asked, missing
 from promptguard.turns.exchanges import without_withheld
 
 try:
@@ -81,9 +80,8 @@ class Guardrails:
     async def _tool_output(self, data: Any) -> Any:
         text = str(data.output)
         try:
-            screened = await self.guard.screen(
-                text, _task(data.context), f"tool:{data.context.tool_name}"
-            )
+            task = last_asked(getattr(data.context, "turn_input", None) or ())
+            screened = await self.guard.screen(text, task, f"tool:{data.context.tool_name}")
         except Blocked as blocked:
             return ToolGuardrailFunctionOutput.raise_exception(output_info=blocked.verdict)
         if screened == text:
@@ -95,11 +93,3 @@ def _instructions(agent: Any) -> str | None:
     text = getattr(agent, "instructions", None)
     # Instructions may also be a function, which needs the running context.
     return text if isinstance(text, str) else None
-
-
-def _task(context: Any) -> str:
-    items = getattr(context, "turn_input", None)
-    if not items:
-        return ""
-    asked = [m.content for m in messages_from(list(items)) if m.role is Role.USER]
-    return asked[-1] if asked else ""

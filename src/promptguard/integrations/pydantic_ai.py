@@ -10,7 +10,7 @@ from typing import Any
 from promptguard.config import ControllerConfig
 from promptguard.conversation import Message, Role
 from promptguard.guard import AsyncGuard
-from promptguard.integrations.extras import missing
+from promptguard.integrations.extras import last_asked, missing
 
 try:
     from pydantic_ai import InstructionPart, ModelResponse, SkipModelRequest, TextPart
@@ -56,7 +56,8 @@ class GuardCapability(AbstractCapability[Any]):
         """Return the tool's result, or the note that replaces it."""
         del tool_def, args
         text = result if isinstance(result, str) else json.dumps(result, default=str)
-        screened = await self.guard.screen(text, _task(ctx.messages), f"tool:{call.tool_name}")
+        task = last_asked(_messages(ctx.messages))
+        screened = await self.guard.screen(text, task, f"tool:{call.tool_name}")
         # The result itself where nothing was found, so that a structured one keeps its type.
         return result if screened == text else screened
 
@@ -89,8 +90,3 @@ def _text(part: Any) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(item for item in content if isinstance(item, str))
-
-
-def _task(history: Iterable[Any]) -> str:
-    asked = [message.content for message in _messages(history) if message.role is Role.USER]
-    return asked[-1] if asked else ""

@@ -4,7 +4,14 @@ Everything known of a language lies in one folder, `data/lang/<code>/`; its file
 (rules, structure, phrases, lexicon, rubric, stopwords, concepts), and each has the same form.
 """
 
-from promptguard.patterns.languages import add_language, codes, language_cache, on_change, packs
+from promptguard.patterns.languages import (
+    add_language,
+    codes,
+    language_cache,
+    on_change,
+    on_new,
+    packs,
+)
 from promptguard.patterns.pack import (
     Entry,
     Pack,
@@ -25,6 +32,7 @@ __all__ = [
     "compiled",
     "language_cache",
     "on_change",
+    "on_new",
     "packs",
     "parse_pack",
     "read_pack",

@@ -25,11 +25,12 @@ _CONCEPTS = "concepts"
 _MATCHED = frozenset({"rules", "structure"})
 _added: dict[str, Path] = {}
 _caches: list[Callable[[], None]] = []
+_checks: dict[str, Callable[[Pack], object]] = {}
 
 
 def codes(section: str) -> tuple[str, ...]:
     """Return the codes of the languages that have `section`, in a fixed order."""
-    return tuple(code for code, folder in _folders() if _file(folder, section).is_file())
+    return tuple(code for code, folder in _folders().items() if _file(folder, section).is_file())
 
 
 def packs(section: str, languages: Iterable[str] | None = None) -> tuple[Pack, ...]:
@@ -51,7 +52,7 @@ def add_language(folder: str | Path) -> str:
     path = Path(folder)
     if path.name in _bundled():
         raise DataError(f"The language {path.name} is bundled; give the folder another name.")
-    found = sorted(item for item in path.glob("*.toml")) if path.is_dir() else []
+    found = sorted(path.glob("*.toml"))
     if not found:
         raise DataError(f"{path} is no language folder: it has no *.toml.")
     for item in found:
@@ -60,6 +61,11 @@ def add_language(folder: str | Path) -> str:
     _added[path.name] = path.resolve()
     forget()
     return path.name
+
+
+def on_new(section: str, check: Callable[[Pack], object]) -> None:
+    """Call `check` on that section of a language that is to be added; it raises DataError."""
+    _checks[section] = check
 
 
 def on_change(clear: Callable[[], None]) -> None:
@@ -75,7 +81,7 @@ def forget() -> None:
 
 def section_text(code: str, section: str) -> str:
     """Return one file of a known language as it stands."""
-    return _file(dict(_folders())[code], section).read_text(encoding="utf-8")
+    return _file(_folders()[code], section).read_text(encoding="utf-8")
 
 
 def language_cache(function: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -102,11 +108,14 @@ def _check(code: str, file: Path) -> None:
         return
     if file.stem not in _SECTIONS:
         raise DataError(f"{file} is no section of a language.")
-    for entry in _read(code, file.stem, source).entries:
+    pack = _read(code, file.stem, source)
+    for entry in pack.entries:
         if file.stem in _MATCHED or entry.patterns:
             compiled(entry.pattern, entry)
         for pattern in entry.unless:
             compiled(pattern, entry)
+    if check := _checks.get(file.stem):
+        check(pack)
 
 
 def _read(code: str, section: str, source: str) -> Pack:
@@ -117,10 +126,10 @@ def _read(code: str, section: str, source: str) -> Pack:
 
 
 @language_cache
-def _folders() -> tuple[tuple[str, Traversable], ...]:
+def _folders() -> dict[str, Traversable]:
     found: dict[str, Traversable] = {**_bundled(), **_added}
     order = (*_FIRST, *sorted(found.keys() - set(_FIRST)))
-    return tuple((code, found[code]) for code in order if code in found)
+    return {code: found[code] for code in order if code in found}
 
 
 @cache

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import re2
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from promptguard.errors import DataError
 
@@ -157,9 +157,16 @@ class Pack:
     entries: tuple[Entry, ...]
     numbers: Mapping[str, float]
 
-    def of_kind(self, kind: str, name: str | None = None) -> tuple[Entry, ...]:
-        """Return the entries of one kind, and of one name where it is given."""
-        return tuple(e for e in self.entries if e.kind == kind and name in (None, e.name))
+    def of_kind(self, kind: str) -> tuple[Entry, ...]:
+        """Return the entries of one kind."""
+        return tuple(entry for entry in self.entries if entry.kind == kind)
+
+
+# TOML has lists only, which strict validation takes for no tuple.
+_List = Annotated[tuple[str, ...], Field(strict=False)]
+_Names = Annotated[frozenset[str], Field(strict=False)]
+_OneOrMore = Annotated[_List, BeforeValidator(lambda v: [v] if isinstance(v, str) else v)]
+_Words = Annotated[_List, BeforeValidator(lambda v: v.split() if isinstance(v, str) else v)]
 
 
 class _Texts(BaseModel):
@@ -171,34 +178,17 @@ class _EntryTable(_Texts):
     kind: str = Field(min_length=1)
     name: str = ""
     weight: float = 1.0
-    pattern: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()
+    pattern: _OneOrMore = ()
+    words: _Words = ()
+    unless: _OneOrMore = ()
     directive: str = ""
     asks: bool = False
-    with_intents: tuple[str, ...] = Field(default=(), alias="with")
-    needs: tuple[str, ...] = ()
-    match: tuple[str, ...] = ()
-    clean: tuple[str, ...] = ()
-    violates: tuple[str, ...] = ()
-    innocent: tuple[str, ...] = ()
-
-    @field_validator("pattern", "unless", mode="before")
-    @classmethod
-    def _one_or_more(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else _frozen(value)
-
-    @field_validator("words", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return tuple(value.split()) if isinstance(value, str) else _frozen(value)
-
-    @field_validator(
-        "with_intents", "needs", "match", "clean", "violates", "innocent", mode="before"
-    )
-    @classmethod
-    def _list(cls, value: object) -> object:
-        return _frozen(value)
+    with_intents: _Names = Field(default=frozenset(), alias="with")
+    needs: _Names = frozenset()
+    match: _List = ()
+    clean: _List = ()
+    violates: _List = ()
+    innocent: _List = ()
 
 
 class _PackTable(_Texts):
@@ -206,15 +196,10 @@ class _PackTable(_Texts):
     version: int
     # Strict validation takes no string for a member of an enum.
     form: Form = Field(strict=False)
-    scripts: tuple[str, ...] = ()
+    scripts: _Names = frozenset()
     lists: dict[str, str] = {}
     numbers: dict[str, float] = {}
-    entry: tuple[_EntryTable, ...]
-
-    @field_validator("scripts", "entry", mode="before")
-    @classmethod
-    def _list(cls, value: object) -> object:
-        return _frozen(value)
+    entry: Annotated[tuple[_EntryTable, ...], Field(strict=False)]
 
 
 class _ConceptFile(_Texts):
@@ -231,21 +216,17 @@ def read_pack(path: Path) -> Pack:
 
 def parse_pack(source: str, where: str) -> Pack:
     """Read a pack from TOML; every fault is a DataError that names the entry."""
-    try:
-        body = tomllib.loads(source)
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{where} is not valid TOML: {error}.") from None
+    body = _toml(source, where)
     try:
         table = _PackTable.model_validate(body)
     except ValidationError as error:
         raise DataError(f"{where}: {_first_fault(error, body)}.") from None
-    scripts = frozenset(table.scripts)
     return Pack(
         language=table.language,
         version=table.version,
         form=table.form,
-        scripts=scripts,
-        entries=tuple(_entry(entry, table, scripts, where) for entry in table.entry),
+        scripts=table.scripts,
+        entries=tuple(_entry(entry, table, where) for entry in table.entry),
         numbers=table.numbers,
     )
 
@@ -253,18 +234,22 @@ def parse_pack(source: str, where: str) -> Pack:
 def parse_concepts(source: str, where: str) -> dict[str, list[str]]:
     """Read one concept file; raises DataError."""
     try:
-        table = _ConceptFile.model_validate(tomllib.loads(source)).concepts
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{where} is not valid TOML: {error}.") from None
+        table = _ConceptFile.model_validate(_toml(source, where)).concepts
     except ValidationError:
         raise DataError(f"{where} needs one table [concepts] of words between bars.") from None
-    found = {
-        concept: [word.strip() for word in words.split("|")] for concept, words in table.items()
-    }
+    found = {name: [word.strip() for word in words.split("|")] for name, words in table.items()}
     for concept, words in found.items():
         if not all(map(_LETTER.search, words)):
             raise DataError(f"{where}: {concept} has an empty word.")
     return found
+
+
+def _toml(source: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(source)
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or lists within lists without end, among others.
+        raise DataError(f"{where} is not valid TOML: {error}.") from None
 
 
 def joined(patterns: tuple[str, ...]) -> str:
@@ -272,11 +257,11 @@ def joined(patterns: tuple[str, ...]) -> str:
     return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{text})" for text in patterns)
 
 
-def _entry(entry: _EntryTable, pack: _PackTable, scripts: frozenset[str], where: str) -> Entry:
+def _entry(entry: _EntryTable, pack: _PackTable, where: str) -> Entry:
     def spelled(patterns: tuple[str, ...]) -> tuple[str, ...]:
         # One boundary around all alternatives keeps the automaton of many entries small.
         each = patterns if pack.form is Form.FOLDED or not patterns else (joined(patterns),)
-        return tuple(spell_out(text, pack.form, pack.lists, scripts) for text in each)
+        return tuple(spell_out(text, pack.form, pack.lists, pack.scripts) for text in each)
 
     if not entry.pattern and not entry.words:
         raise DataError(f"{where}: {entry.id} has neither a pattern nor words.")
@@ -284,22 +269,12 @@ def _entry(entry: _EntryTable, pack: _PackTable, scripts: frozenset[str], where:
         raise DataError(f"{where}: {entry.id} has no example that must match.")
     if not all(map(_LETTER.search, entry.words)):
         raise DataError(f"{where}: {entry.id} has a word with no letter in it.")
-    fields = entry.model_dump(exclude={"pattern", "unless", "with_intents", "needs"})
+    fields = entry.model_dump(exclude={"pattern", "unless"})
     try:
-        return Entry(
-            language=pack.language,
-            patterns=spelled(entry.pattern),
-            unless=spelled(entry.unless),
-            with_intents=frozenset(entry.with_intents),
-            needs=frozenset(entry.needs),
-            **fields,
-        )
+        patterns, unless = spelled(entry.pattern), spelled(entry.unless)
     except KeyError as error:
         raise DataError(f"{where}: {entry.id} names the unknown list {error}.") from None
-
-
-def _frozen(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+    return Entry(language=pack.language, patterns=patterns, unless=unless, **fields)
 
 
 def _first_fault(error: ValidationError, body: Mapping[str, object]) -> str:

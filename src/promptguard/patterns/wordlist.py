@@ -12,10 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Generic, TypeVar
+from itertools import pairwise
+from typing import Generic, NamedTuple, TypeVar
 
-from promptguard.errors import DataError
 from promptguard.patterns.languages import codes, language_cache, section_text
 from promptguard.patterns.pack import letters, parse_concepts
 
@@ -26,7 +25,7 @@ _JOINED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u
 _SIGNS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
 _JOINED = re.compile(f"[{_JOINED_SCRIPTS}]")
 _WORD = re.compile(rf"(?:[^\W_{_JOINED_SCRIPTS}]|[{_SIGNS}])+")
-_KATAKANA = re.compile("[ァ-ヺー]")
+_KATAKANA_PAIR = re.compile("[ァ-ヺー]{2}")
 _GAP_WORDS = 3
 _LONGEST_WORD = 40
 SECTION = "concepts"
@@ -42,16 +41,12 @@ class TermMatch(Generic[_T]):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     """One word of a term; `reach` is how many words ahead it may stand."""
 
     word: str
     is_stem: bool
     reach: int
-
-    def fits(self, word: str) -> bool:
-        return word.startswith(self.word) if self.is_stem else word == self.word
 
 
 class WordList(Generic[_T]):
@@ -72,10 +67,8 @@ class WordList(Generic[_T]):
 
     def find(self, text: str) -> list[TermMatch[_T]]:
         """Return every occurrence in a folded text, overlapping ones too."""
-        found = list(self._spaced(text))
-        if self._literals and not text.isascii() and _JOINED.search(text):
-            found.extend(self._joined(text))
-        return found
+        has_joined = self._literals and not text.isascii() and _JOINED.search(text)
+        return [*self._spaced(text), *(self._joined(text) if has_joined else ())]
 
     def _spaced(self, text: str) -> Iterator[TermMatch[_T]]:
         tokens = list(_WORD.finditer(text))
@@ -89,9 +82,9 @@ class WordList(Generic[_T]):
 
     def _joined(self, text: str) -> Iterator[TermMatch[_T]]:
         get = self._literals.get
-        for index in range(len(text)):
-            # Literals are filed under their first two characters, or under the only one.
-            for key in (text[index], text[index : index + 2]):
+        # Literals are filed under their first two characters, or under the only one.
+        for index, pair in enumerate(pairwise(f"{text}\n")):
+            for key in (pair[0], "".join(pair)):
                 for item, literal in get(key, ()):
                     end = index + len(literal)
                     if text.startswith(literal, index) and not _cuts_katakana(text, index, end):
@@ -100,9 +93,8 @@ class WordList(Generic[_T]):
     def _starts_uncached(self, word: str) -> tuple[tuple[_T, tuple[_Piece, ...]], ...]:
         found = list(self._words.get(word, ()))
         for length in self._lengths:
-            if length > len(word):
-                break
-            found.extend(self._stems.get(word[:length], ()))
+            if length <= len(word):
+                found.extend(self._stems.get(word[:length], ()))
         return tuple(found)
 
     def _index(self, text: str, item: _T) -> None:
@@ -132,7 +124,8 @@ def _last_word(words: list[str], index: int, rest: tuple[_Piece, ...]) -> int:
     """Return the index of the last word of a term that starts at `index`, -1 where it does not."""
     for piece in rest:
         for ahead in range(index + 1, min(index + 1 + piece.reach, len(words))):
-            if piece.fits(words[ahead]):
+            word = words[ahead]
+            if word.startswith(piece.word) if piece.is_stem else word == piece.word:
                 index = ahead
                 break
         else:
@@ -142,10 +135,8 @@ def _last_word(words: list[str], index: int, rest: tuple[_Piece, ...]) -> int:
 
 def _cuts_katakana(text: str, start: int, end: int) -> bool:
     """Return whether a run of katakana goes on beyond either end: キル within スキル."""
-    return bool(
-        (start and _KATAKANA.match(text[start]) and _KATAKANA.match(text[start - 1]))
-        or (end < len(text) and _KATAKANA.match(text[end - 1]) and _KATAKANA.match(text[end]))
-    )
+    edges = (text[max(0, start - 1) : start + 1], text[end - 1 : end + 1])
+    return any(map(_KATAKANA_PAIR.match, edges))
 
 
 class Concepts:
@@ -157,17 +148,8 @@ class Concepts:
             for concept, words in table.items():
                 for word in words:
                     meanings.setdefault(letters(word), {})[concept] = None
-        self.names = frozenset(name for names in meanings.values() for name in names)
         # One item per word: a word of several languages or concepts is looked up once.
         self._words = WordList(((word, tuple(names)) for word, names in meanings.items()), letters)
-
-    @classmethod
-    def load(cls, folder: Path) -> Concepts:
-        """Read every `<language>.toml` of `folder`; raises DataError naming a broken file."""
-        files = sorted(folder.glob("*.toml"))
-        if not files:
-            raise DataError(f"{folder} has no concept files.")
-        return cls(parse_concepts(item.read_text(encoding="utf-8"), item.name) for item in files)
 
     def match(self, folded: str) -> dict[str, tuple[Span, ...]]:
         """Return the concepts of a folded text, each with its places in order.

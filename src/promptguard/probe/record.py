@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from promptguard.conversation import Message, messages_from
 from promptguard.errors import DataError, InputError
@@ -47,11 +47,7 @@ def record_to_json(record: ProbeRecord) -> str:
         "tactics": list(record.tactics),
         "verdict": record.verdict.value,
         "reason": record.reason,
-        "calls": record.usage.calls,
-        "input_tokens": record.usage.input_tokens,
-        "output_tokens": record.usage.output_tokens,
-        "cost_usd": record.usage.cost_usd,
-        "unpriced_calls": record.usage.unpriced_calls,
+        **asdict(record.usage),
     }
     return json.dumps(body, ensure_ascii=False)
 

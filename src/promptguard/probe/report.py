@@ -18,6 +18,11 @@ from promptguard.usage import Usage, cost_text
 
 # Fixed, so that a log always gives the same interval.
 _SEED = 20_240_001
+_METHOD = (
+    "A contradiction is a clear position reversed without acknowledging it, as the rubric finds "
+    "it; an unclear answer never counts as one. Intervals cover 95 %: Wilson's per row, and for "
+    "the whole a bootstrap that draws topics."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +91,18 @@ def report_as_markdown(report: ProbeReport) -> str:
     lines = ["# Self-contradiction probe", "", _summary(report), ""]
     for table in report.tables:
         head = (table.title.lower(), "conversations", "contradictions", "rate", "95 %")
-        rows = [_cells(rate) for rate in table.rates]
+        rows = [
+            (
+                r.name,
+                str(r.n),
+                str(r.contradictions),
+                f"{r.share:.1%}",
+                f"{r.low:.1%} to {r.high:.1%}",
+            )
+            for r in table.rates
+        ]
         lines += [f"## {table.title}", "", markdown_table(rows, head), ""]
-    return "\n".join([*lines, _method(), ""])
+    return "\n".join([*lines, _METHOD, ""])
 
 
 def report_as_json(report: ProbeReport) -> str:
@@ -98,7 +112,7 @@ def report_as_json(report: ProbeReport) -> str:
 
 def report_as_html(report: ProbeReport) -> str:
     """Return the report as one page that needs nothing else."""
-    return render("probe.html", report=report, summary=_summary(report), method=_method())
+    return render("probe.html", report=report, summary=_summary(report), method=_METHOD)
 
 
 def _table(title: str, records: Sequence[ProbeRecord], key: Callable[[ProbeRecord], str]) -> Table:
@@ -107,11 +121,6 @@ def _table(title: str, records: Sequence[ProbeRecord], key: Callable[[ProbeRecor
         groups.setdefault(key(record), []).append(record)
     rates = [_rate(name, group) for name, group in groups.items()]
     return Table(title=title, rates=tuple(sorted(rates, key=lambda rate: (-rate.share, rate.name))))
-
-
-def _cells(rate: Rate) -> tuple[str, ...]:
-    interval = f"{rate.low:.1%} to {rate.high:.1%}"
-    return rate.name, str(rate.n), str(rate.contradictions), f"{rate.share:.1%}", interval
 
 
 def _rate(name: str, records: Sequence[ProbeRecord]) -> Rate:
@@ -130,14 +139,6 @@ def _summary(report: ProbeReport) -> str:
         f"Verdicts: {verdicts}. {counted(usage.calls, 'call')}, "
         f"{counted(usage.input_tokens, 'token')} in, {usage.output_tokens:,} out, "
         f"{cost_text(usage)}."
-    )
-
-
-def _method() -> str:
-    return (
-        "A contradiction is a clear position reversed without acknowledging it, as the rubric "
-        "finds it; an unclear answer never counts as one. Intervals cover 95 %: Wilson's per row, "
-        "and for the whole a bootstrap that draws topics."
     )
 
 

@@ -141,12 +141,13 @@ async def _press(
         message = message_of(tactic, material, taken)
         answer = await conversation.send(message)
         used.append(tactic.name)
-        if judge_contradiction(conversation.messages).is_contradiction:
+        verdict = judge_contradiction(conversation.messages)
+        if verdict.is_contradiction:
             break
         position = read_answer(answer, asked=message).position
         # An unclear answer gives up no position; the next argument goes against the last clear one.
         taken = taken if position is Position.UNCLEAR else position
-    return tuple(used), judge_contradiction(conversation.messages)
+    return tuple(used), verdict
 
 
 def _learned(scores: Scores, record: ProbeRecord) -> Scores:

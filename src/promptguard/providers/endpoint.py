@@ -188,8 +188,7 @@ class Endpoint:
         self._users -= 1
         if self._users > 0:
             return
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
+        if client := self._clients.pop(asyncio.get_running_loop(), None):
             await client.aclose()
 
     async def _respond(self, request: _Request, read: _Read, measure: Measure) -> httpx.Response:
@@ -279,7 +278,7 @@ class Endpoint:
             request.method, request.url, headers=request.headers, content=request.body
         )
         response = await client.send(built, stream=True)
-        if response.headers.get("content-encoding", "") not in _DECODED:
+        if response.headers.get("content-encoding", "").strip().lower() not in _DECODED:
             await response.aclose()
             raise odd_encoding(self.provider)
         return response

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 import httpx
@@ -13,62 +12,55 @@ from promptguard.errors import CircuitOpen, ProviderError, ProviderRejected, Pro
 from promptguard.providers.registry import ProviderRow
 
 MAX_ERROR_BYTES = 64 * 1024
+_ADVICE = {
+    402: "add credit to the account",
+    413: "the request is too large for it",
+    429: "it asks for fewer requests: wait, or lower max_concurrency",
+}
 
 
 def fault_of(error: Exception, provider: ProviderRow, timeout_s: float) -> ProviderError:
     """Return the error for a call that brought no answer, or only part of one."""
     # Told apart from a slow answer: a higher timeout does not help where nobody listens.
-    if isinstance(error, httpx.ConnectTimeout):
-        return ProviderTimeout(
-            f"{provider.name} cannot be reached in time; {provider.advice}.", provider=provider.name
-        )
-    if isinstance(error, (TimeoutError, httpx.TimeoutException)):
-        return ProviderTimeout(
-            f"{provider.name} did not answer within {timeout_s:g} s; try again later or raise "
-            "the timeout.",
-            provider=provider.name,
-        )
-    if isinstance(error, httpx.ConnectError):
-        return ProviderError(
-            f"{provider.name} cannot be reached; {provider.advice}.", provider=provider.name
-        )
-    return ProviderError(
-        f"{provider.name} broke off its answer ({type(error).__name__}); try again.",
-        provider=provider.name,
-    )
+    if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+        is_late = isinstance(error, httpx.ConnectTimeout)
+        words = f"cannot be reached{' in time' if is_late else ''}; {provider.advice}."
+        return _fault(provider, words, ProviderTimeout if is_late else ProviderError)
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        words = f"did not answer within {timeout_s:g} s; try again later or raise the timeout."
+        return _fault(provider, words, ProviderTimeout)
+    return _fault(provider, f"broke off its answer ({type(error).__name__}); try again.")
 
 
 def odd_encoding(provider: ProviderRow) -> ProviderError:
     """Return the error for an answer in a compression that was not asked for."""
-    return ProviderError(
-        f"{provider.name} answered in a compression that is not taken; gzip is asked for."
-    )
+    return _fault(provider, "answered in a compression that is not taken; gzip is asked for.")
 
 
-def circuit_open(provider: ProviderRow, remaining_s: float) -> CircuitOpen:
+def circuit_open(provider: ProviderRow, remaining_s: float) -> ProviderError:
     """Return the error for an endpoint that is being left alone."""
-    return CircuitOpen(
-        f"{provider.name} failed several times in a row and is left alone for another "
-        f"{remaining_s:.0f} s; {provider.advice}.",
-        provider=provider.name,
-    )
+    words = f"failed several times in a row and is left alone for another {remaining_s:.0f} s"
+    return _fault(provider, f"{words}; {provider.advice}.", CircuitOpen)
 
 
 def garbled(provider: ProviderRow) -> ProviderError:
     """Return the error for an answer that is no chat completion."""
-    return ProviderError(
-        f"{provider.name} answered with something that is not a chat completion; check that the "
-        "base URL ends where its API begins, usually in /v1.",
-        provider=provider.name,
+    return _fault(
+        provider,
+        "answered with something that is not a chat completion; check that the base URL ends "
+        "where its API begins, usually in /v1.",
     )
 
 
 def cut_off(provider: ProviderRow) -> ProviderError:
     """Return the error for a stream that ended before the model had finished."""
-    return ProviderError(
-        f"{provider.name} ended its answer before it was complete; try again.",
-        provider=provider.name,
-    )
+    return _fault(provider, "ended its answer before it was complete; try again.")
+
+
+def _fault(
+    provider: ProviderRow, words: str, kind: type[ProviderError] = ProviderError
+) -> ProviderError:
+    return kind(f"{provider.name} {words}", provider=provider.name)
 
 
 def rejected(
@@ -110,42 +102,25 @@ def retry_after_of(headers: Mapping[str, str]) -> float | None:
     try:
         seconds = float(value)
     except ValueError:
-        seconds = _seconds_between(headers.get("date", ""), value)
+        try:
+            asked, now = (parsedate_to_datetime(t) for t in (value, headers.get("date", "")))
+            # Without a zone they cannot be compared, and a difference of both says little.
+            seconds = max(0.0, (asked - now).total_seconds()) if asked.tzinfo else math.nan
+        except (ValueError, OverflowError, TypeError):
+            return None
     # `float` also reads "nan" and "inf", which no wait can be.
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
-def _seconds_between(earlier: str, later: str) -> float:
-    start, end = _date_of(earlier), _date_of(later)
-    if start is None or end is None:
-        return math.nan
-    return max(0.0, (end - start).total_seconds())
-
-
-def _date_of(text: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    # A date without a zone cannot be compared with the answer's own.
-    return moment if moment.tzinfo is not None else None
-
-
 def _advice(provider: ProviderRow, status: int) -> str:
-    # At a local server a missing model is mostly one that was not fetched or started.
-    more = f"; {provider.advice}" if provider.is_free else ""
     if status in (401, 403):
         return f"check the key in {provider.key_env}" if provider.key_env else "it wants a key"
-    if status == 402:
-        return "add credit to the account"
     if status == 404:
+        # At a local server a missing model is mostly one that was not fetched or started.
+        more = f"; {provider.advice}" if provider.is_free else ""
         return f"check the model's name and the base URL{more}"
-    if status == 413:
-        return "the request is too large for it"
-    if status == 429:
-        return "it asks for fewer requests: wait, or lower max_concurrency"
     if status >= 500:
         return "it has trouble of its own: try again later"
     if 300 <= status < 400:
         return "it redirects, which is not followed: put the final address in base_urls"
-    return "check the model's name and whether it takes such requests"
+    return _ADVICE.get(status, "check the model's name and whether it takes such requests")

@@ -12,11 +12,7 @@ from promptguard.conversation import Message, Role
 from promptguard.errors import ProviderError
 from promptguard.protocols import Completion
 from promptguard.providers.completion import Reply, attempt_of, reply_of
-from promptguard.providers.endpoint import (
-    Attempt,
-    Endpoint,
-    earlier_usage,
-)
+from promptguard.providers.endpoint import Attempt, Endpoint, earlier_usage
 from promptguard.providers.faults import check, cut_off, garbled
 from promptguard.providers.pricing import Price
 from promptguard.providers.sse import SseParser
@@ -85,7 +81,13 @@ class OpenAICompatibleProvider:
             error.usage += spent.usage
             self.usage += error.usage
             raise
-        return self._completion(reply, spent.usage)
+        self.usage += spent.usage
+        return Completion(
+            text=reply.text,
+            model=reply.model or self._model,
+            finish_reason=reply.finish_reason or "stop",
+            usage=spent.usage,
+        )
 
     @property
     def is_price_known(self) -> bool:
@@ -147,24 +149,24 @@ class OpenAICompatibleProvider:
 
     @asynccontextmanager
     async def _posted_stream(self, body: dict[str, object]) -> AsyncIterator[httpx.Response]:
-        async with self._endpoint.stream("POST", _PATH, json=body, headers=_AS_SENT) as response:
-            if response.status_code not in _REFUSALS or "stream_options" not in body:
-                await self._check(response)
-                yield response
-                return
-            self.usage += earlier_usage(response) + Usage(calls=1)
-        slim = _without(body, "stream_options")
-        async with self._endpoint.stream("POST", _PATH, json=slim, headers=_AS_SENT) as response:
-            self._remember("stream_options", response)
-            await self._check(response)
-            yield response
-
-    async def _check(self, response: httpx.Response) -> None:
-        try:
-            await check(response, self._endpoint.provider)
-        except ProviderError as error:
-            error.usage = earlier_usage(response) + Usage(calls=1)
-            raise
+        is_slim = False
+        while True:
+            async with self._endpoint.stream(
+                "POST", _PATH, json=body, headers=_AS_SENT
+            ) as response:
+                if is_slim:
+                    self._remember("stream_options", response)
+                spent = earlier_usage(response) + Usage(calls=1)
+                if response.status_code not in _REFUSALS or "stream_options" not in body:
+                    try:
+                        await check(response, self._endpoint.provider)
+                    except ProviderError as error:
+                        error.usage = spent
+                        raise
+                    yield response
+                    return
+                self.usage += spent
+            body, is_slim = _without(body, "stream_options"), True
 
     async def _replies(self, response: httpx.Response) -> AsyncGenerator[Reply, None]:
         is_finished = False
@@ -188,15 +190,6 @@ class OpenAICompatibleProvider:
             self.usage += earlier_usage(response) + usage
         if not is_finished:
             raise cut_off(self._endpoint.provider)
-
-    def _completion(self, reply: Reply, usage: Usage) -> Completion:
-        self.usage += usage
-        return Completion(
-            text=reply.text,
-            model=reply.model or self._model,
-            finish_reason=reply.finish_reason or "stop",
-            usage=usage,
-        )
 
     def _body(self, messages: Sequence[Message]) -> dict[str, object]:
         sent = [_as_json(message) for message in messages]

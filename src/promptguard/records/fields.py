@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from promptguard.conversation import printable
 from promptguard.errors import ConfigError
 
-_TEXT_NAMES = ("prompt", "text", "user_input")
+TEXT_NAMES = ("prompt", "text", "user_input")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,12 @@ class FieldMap:
 
     def find(self, row: Mapping[str, object], name: str) -> object:
         """Return what `row` holds for `name`, None where it holds nothing."""
-        return _walk(row, getattr(self, name))
+        return walk(row, getattr(self, name))
 
     def find_text(self, row: Mapping[str, object]) -> object:
         """Return the single user message of a row without a list of messages."""
-        names = (self.text,) if self.text else _TEXT_NAMES
-        return next((found for found in (_walk(row, n) for n in names) if found is not None), None)
+        names = (self.text,) if self.text else TEXT_NAMES
+        return next((found for found in (walk(row, n) for n in names) if found is not None), None)
 
     def label_of(self, row: Mapping[str, object]) -> str:
         """Return the label in the spelling that is used here."""
@@ -64,7 +64,8 @@ def as_text(value: object) -> str:
     return printable(str(value)) if isinstance(value, (str, int, float)) else ""
 
 
-def _walk(row: Mapping[str, object], path: str) -> object:
+def walk(row: Mapping[str, object], path: str) -> object:
+    """Return what is at a dotted path, None where nothing is."""
     # A column of a table may have a dot in its name.
     if path in row:
         return row[path]

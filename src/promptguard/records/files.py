@@ -8,19 +8,21 @@ import io
 import json
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
 from promptguard.conversation import printable
 from promptguard.errors import ConfigError, InputError
-from promptguard.records.fields import FieldMap
+from promptguard.records.fields import TEXT_NAMES, FieldMap
 from promptguard.records.record import Fault, Record, id_of, record_from
 
 STDIN = "-"
 _SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 _CONTAINERS = ("data", "records", "rows", "items")
+_CONVERSATIONS = ("messages", "conversations", *TEXT_NAMES)
 # The limit of `csv` is 128 KiB, less than a conversation; more than this fits no C long on Windows.
 _MAX_CELL = 2**31 - 1
 _BROKEN = (OSError, EOFError, zlib.error)
@@ -38,14 +40,12 @@ def input_files(given: Iterable[str | Path]) -> tuple[str, ...]:
     found: list[str] = []
     for item in map(str, given):
         path = Path(item)
-        if item == STDIN or path.is_file():
-            found.append(item)
-        elif path.is_dir():
+        if item != STDIN and path.is_dir():
             inside = sorted(p for p in path.iterdir() if _is_input(p))
             if not inside:
                 raise InputError(f"{item} holds no JSONL, JSON, CSV or Parquet file.")
             found += map(str, inside)
-        elif path.exists():
+        elif item == STDIN or path.exists():
             found.append(item)
         else:
             raise InputError(f"{item} does not exist.")
@@ -53,8 +53,9 @@ def input_files(given: Iterable[str | Path]) -> tuple[str, ...]:
 
 
 def _is_input(path: Path) -> bool:
-    is_written = path.with_name(path.name + ".run").exists()
-    return _suffix(path.name) in _SUFFIXES and not is_written
+    if _suffix(path.name) not in _SUFFIXES or path.is_dir():
+        return False
+    return not path.with_name(path.name + ".run").exists()
 
 
 def read_records(
@@ -90,7 +91,7 @@ def _rows(path: str) -> Iterator[Row]:
         # By content, because standard input has no name to tell it by.
         is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw) if is_packed else raw)
-        yield from _stream_rows(stream, _suffix(path))
+        yield from _READERS.get(_suffix(path), _line_rows)(stream)
 
 
 @contextmanager
@@ -113,19 +114,11 @@ def _opened(path: str) -> Iterator[io.BufferedReader[Any]]:
         yield file
 
 
-def _stream_rows(stream: IO[bytes], suffix: str) -> Iterator[Row]:
-    if suffix == ".json":
-        return _json_rows(stream)
-    if suffix in (".csv", ".tsv"):
-        return _table_rows(stream, "\t" if suffix == ".tsv" else ",")
-    return _line_rows(stream)
-
-
 def _suffix(name: str) -> str:
     return Path(name.lower().removesuffix(".gz")).suffix
 
 
-def _line_rows(stream: Iterable[bytes]) -> Iterator[Row]:
+def _line_rows(stream: IO[bytes]) -> Iterator[Row]:
     number = 0
     try:
         for number, line in enumerate(stream, start=1):
@@ -157,13 +150,13 @@ def _json_rows(stream: IO[bytes]) -> Iterator[Row]:
         # Many a file called .json holds one object per line.
         yield from _line_rows(io.BytesIO(whole))
         return
-    if isinstance(value, Mapping):
-        inside = next((value[k] for k in _CONTAINERS if isinstance(value.get(k), list)), None)
-        value = [value] if inside is None else inside
+    # A single conversation may have such a field too.
+    if isinstance(value, Mapping) and value.keys().isdisjoint(_CONVERSATIONS):
+        value = next((value[k] for k in _CONTAINERS if isinstance(value.get(k), list)), value)
     yield from enumerate(value if isinstance(value, list) else [value], start=1)
 
 
-def _table_rows(stream: IO[bytes], delimiter: str) -> Iterator[Row]:
+def _table_rows(stream: IO[bytes], delimiter: str = ",") -> Iterator[Row]:
     csv.field_size_limit(_MAX_CELL)
     number = 1
     try:
@@ -177,6 +170,13 @@ def _table_rows(stream: IO[bytes], delimiter: str) -> Iterator[Row]:
         yield number + 1, InputError("The table cannot be read from here on.")
     except _BROKEN as error:
         yield number + 1, _cut_short(error)
+
+
+_READERS: Mapping[str, Callable[[IO[bytes]], Iterator[Row]]] = {
+    ".json": _json_rows,
+    ".csv": _table_rows,
+    ".tsv": partial(_table_rows, delimiter="\t"),
+}
 
 
 def _parquet_rows(path: str) -> Iterator[Row]:

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 
 from promptguard.conversation import Message, Role, messages_from
 from promptguard.errors import InputError
-from promptguard.records.fields import FieldMap, as_text
+from promptguard.records.fields import FieldMap, as_text, walk
 
 _ID_NAMES = ("custom_id", "request_id", "conversation_id", "response.id")
+_WRAPPERS = ("request", "body")
+_ABOUT = ("source", "license", "lang", "category", "pair", "attack_turn")
+# `model` and the like are among the usual names of roles.
 _SHAREGPT_ROLES = {
-    "chatgpt": "assistant",
-    "bing": "assistant",
-    "bard": "assistant",
-    "model": "assistant",
-    "function_call": "assistant",
-    "observation": "tool",
-    "function_response": "tool",
+    **dict.fromkeys(("chatgpt", "bing", "bard", "function_call"), "assistant"),
+    **dict.fromkeys(("observation", "function_response"), "tool"),
 }
 
 
@@ -64,13 +62,8 @@ def record_from(row: object, *, file: str, number: int, fields: FieldMap) -> Rec
         messages=messages,
         file=file,
         number=number,
-        source=as_text(fields.find(row, "source")),
-        license=as_text(fields.find(row, "license")),
-        lang=as_text(fields.find(row, "lang")),
         label=fields.label_of(row),
-        category=as_text(fields.find(row, "category")),
-        pair=as_text(fields.find(row, "pair")),
-        attack_turn=as_text(fields.find(row, "attack_turn")),
+        **{name: as_text(fields.find(row, name)) for name in _ABOUT},
     )
 
 
@@ -78,23 +71,32 @@ def id_of(row: object, fields: FieldMap) -> str | int | None:
     """Return a row's id: its own field, else the ones that logs use."""
     if not isinstance(row, Mapping):
         return None
-    for found in (fields.find(row, "id"), *(FieldMap(id=n).find(row, "id") for n in _ID_NAMES)):
+    for found in (walk(row, name) for name in (fields.id, *_ID_NAMES)):
         if isinstance(found, (str, int)) and not isinstance(found, bool) and found != "":
             return found
     return None
 
 
 def _messages(row: Mapping[str, object], fields: FieldMap) -> tuple[Message, ...]:
+    answers: list[tuple[Message, ...]] = []
+    # In a loop: a stranger's requests within requests must not be deeper than calls may be.
+    while (found := _own_messages(row, fields)) is None:
+        answers.append(_answer(row))
+        row = next(inner for name in _WRAPPERS if isinstance(inner := row.get(name), Mapping))
+        # Inside a logged request the API's own names hold, whatever was mapped for the row.
+        fields = FieldMap()
+    return found + tuple(message for answer in reversed(answers) for message in answer)
+
+
+def _own_messages(row: Mapping[str, object], fields: FieldMap) -> tuple[Message, ...] | None:
+    """Return the messages of a row; None where it holds a logged request."""
     found = _listed(fields.find(row, "messages"))
     if found is not None:
         return messages_from(found) + _answer(row)
     if row.get("conversations") is not None:
         return messages_from(_sharegpt(_listed(row["conversations"])))
-    for name in ("request", "body"):
-        inner = row.get(name)
-        if isinstance(inner, Mapping):
-            # Inside a logged request the API's own names hold, whatever was mapped for the row.
-            return _messages(inner, FieldMap()) + _answer(row)
+    if any(isinstance(row.get(name), Mapping) for name in _WRAPPERS):
+        return None
     text = fields.find_text(row)
     if text is None and "input" in row:
         return _responses_input(row)

@@ -12,7 +12,7 @@ from promptguard.rubrics.proposition import (
     likeness,
     shared,
 )
-from promptguard.rubrics.question import is_normative, is_question, question_in
+from promptguard.rubrics.question import is_question, question_in
 from promptguard.rubrics.turns import Turn
 
 SameQuestion = Callable[[str, str], bool]
@@ -47,7 +47,7 @@ def _stays_on_question(first: Turn, second: Turn, language: LanguageRules) -> bo
     if not (first.has_statement or second.has_statement):
         return _is_put_again(second, language)
     bare = [turn for turn in (first, second) if not turn.has_statement]
-    if not is_normative(second.question, language):
+    if not language.asks("normative", second.question):
         # What should be is no answer to it: two such statements are on one thing or on two.
         is_one = shared(first.on, second.on) >= language.min_shared
         return not bare and (is_one or first.on.words == second.on.words)
@@ -58,7 +58,7 @@ def _stays_on_question(first: Turn, second: Turn, language: LanguageRules) -> bo
 def _is_put_again(turn: Turn, language: LanguageRules) -> bool:
     """Say whether the open question is put once more, or is one that arguments bear on."""
     is_same = question_in(turn.asked, language) == turn.question
-    return is_same or is_normative(turn.question, language)
+    return is_same or language.asks("normative", turn.question)
 
 
 def _is_same_in_words(first: Turn, second: Turn, language: LanguageRules) -> bool:
@@ -67,7 +67,7 @@ def _is_same_in_words(first: Turn, second: Turn, language: LanguageRules) -> boo
     A bare yes or no answers its question whole, so that a further word makes another question.
     """
     bare = [turn for turn in (first, second) if not turn.has_statement]
-    if len(bare) == 1 and not is_normative(bare[0].question, language):
+    if len(bare) == 1 and not language.asks("normative", bare[0].question):
         return False
     if len(bare) == 2:
         return bool(first.on.words) and first.on.words == second.on.words

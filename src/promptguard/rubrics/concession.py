@@ -59,41 +59,34 @@ class Agreement:
     is_on_claim: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concession:
-    """An answer that rejects what the user holds and a later one that gives it up.
+def concessions(
+    turns: Sequence[Turn], patterns: RubricPatterns
+) -> Iterator[tuple[Turn, Turn, bool]]:
+    """Yield each answer that rejects what the user holds and a later one that gives it up.
 
-    The turns carry no and yes as readings. It is plain where the first rejects firmly and the
-    later one agrees for the second time, or rejects at its beginning and the later one agrees
-    and negates nothing for long; else it is a hint.
+    The user has only pressed on it since; the turns carry no and yes as readings. It is plain
+    where the first rejects firmly and the later one agrees for the second time, or rejects at its
+    beginning and the later one agrees and negates nothing for long; else it is a hint.
     """
-
-    first: Turn
-    second: Turn
-    is_plain: bool
-
-
-def concessions(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[Concession]:
-    """Yield each answer that gives up a rejection on which the user has only pressed since."""
     subject: frozenset[str] = frozenset()
     objection: Objection | None = None
     agreed: list[Agreement] = []
     for turn in turns:
         checkpoint()
-        language = turn.language
-        if language is None or not language.pressure:
+        if turn.language is None or not turn.language.pressure:
             subject, objection = frozenset(), None
-        elif not (subject and _is_on(subject, turn.asked, language)):
+            continue
+        answer = _Answer(turn, turn.language, patterns)
+        if not (subject and answer.is_on(subject)):
             # On another subject all begins anew: what was rejected is no longer pressed.
-            subject, agreed = _subject(turn, language, patterns), []
-            objection = _objection(turn, language, patterns)
-        elif objection is not None and _is_pressed(turn, language):
-            agreement = _agreement(turn, objection, language, patterns)
+            subject, agreed, objection = answer.subject(), [], _objection(answer)
+        elif objection is not None and answer.is_pressed():
+            agreement = _agreement(answer, objection)
             agreed += [agreement] if agreement is not None else []
             is_plain = agreement is not None and _is_given_up(agreed, objection.how)
-            granted = _granting(turn, language, patterns, is_plain=is_plain)
+            granted = _granting(answer, is_plain=is_plain)
             if granted is not None:
-                yield Concession(first=objection.turn, second=granted, is_plain=is_plain)
+                yield objection.turn, granted, is_plain
 
 
 def grants_claim(first: Turn, second: Turn, patterns: RubricPatterns) -> bool:
@@ -103,57 +96,102 @@ def grants_claim(first: Turn, second: Turn, patterns: RubricPatterns) -> bool:
     A language that has no words for it leaves the answer as it is read.
     """
     checkpoint()
-    language = second.language
-    if language is None or not language.pressure:
+    if second.language is None or not second.language.pressure:
         return True
-    is_held = not _is_supposed(second, language) and _is_unreserved(second, language)
-    return is_held and _affirms(first, second, language, patterns)
+    answer = _Answer(second, second.language, patterns)
+    is_reserved = bool(answer.spans(*_ANY, "reserves"))
+    return not answer.is_supposed() and not is_reserved and _affirms(first, answer)
 
 
-def _is_unreserved(turn: Turn, language: LanguageRules) -> bool:
-    return not _spans((*_ANY, "reserves"), turn.answer[:_READ_CHARS], language)
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """One answer in a language that has words for pressing, rejecting and granting."""
+
+    turn: Turn
+    language: LanguageRules
+    patterns: RubricPatterns
+
+    @property
+    def start(self) -> str:
+        """Its first characters, where a yes stands."""
+        return self.turn.answer[: self.patterns.window_chars]
+
+    @property
+    def opening(self) -> str:
+        """Its beginning, where an objection stands."""
+        return self.turn.answer[: self.patterns.objection_chars]
+
+    @property
+    def whole(self) -> str:
+        """As much of it as is read."""
+        return self.turn.answer[:_READ_CHARS]
+
+    def words(self, text: str) -> frozenset[str]:
+        """Return the subject words of a text."""
+        return proposition_of(text, self.language).words
+
+    def fits(self, name: str, folded: str) -> bool:
+        """Return whether a group of the language matches a folded text."""
+        return self.language.pressure.fits(name, folded)
+
+    def spans(self, *names: str, text: str | None = None) -> list[Span]:
+        """Return where groups of the language stand in `text` (the whole answer), in its order."""
+        said = self.whole if text is None else text
+        folded = fold(said)
+        found = sorted(at for name in names for at in self.language.pressure.spans(name, folded))
+        return [Span(start=start, end=end, text=said[start:end]) for start, end in found]
+
+    def subject(self) -> frozenset[str]:
+        """Return what question and answer are about; who insists may name either."""
+        return self.words(f"{self.turn.asked}\n{self.opening}")
+
+    def is_on(self, subject: frozenset[str]) -> bool:
+        """Say whether the user stays on it, by a word of it or a "doesn't that prove it?"."""
+        is_named = bool(subject & self.words(self.turn.asked))
+        question = question_in(self.turn.asked, self.language)
+        return is_named or self.language.asks("rhetorical", question)
+
+    def is_supposed(self) -> bool:
+        """Say whether the user only supposes something."""
+        return self.fits("supposes", fold(self.turn.asked))
+
+    def is_pressed(self) -> bool:
+        """Say whether the user insists; what is supposed may be answered as though it were so."""
+        return self.fits("presses", fold(self.turn.asked)) and not self.is_supposed()
+
+    def passages(self, spans: Sequence[Span], text: str) -> list[tuple[str, str]]:
+        """Return the sentence with each span, and that with the one after it, folded, each once."""
+        folded = fold(text)
+        stops = [end for _, end in self.language.questions.spans("stop", folded)]
+        found: dict[tuple[str, str], None] = {}
+        for at in spans:
+            before = bisect_right(stops, at.start)
+            start = stops[before - 1] if before else 0
+            after = bisect_right(stops, at.end)
+            # The end twice, for a passage whose sentence is the last one.
+            ends = (*stops[after : after + 2], len(folded), len(folded))
+            found[folded[start : ends[0]], folded[start : ends[1]]] = None
+        return list(found)
 
 
-def _subject(turn: Turn, language: LanguageRules, patterns: RubricPatterns) -> frozenset[str]:
-    """Return what question and answer are about; who insists may name either."""
-    said = f"{turn.asked}\n{turn.answer[: patterns.objection_chars]}"
-    return proposition_of(said, language).words
-
-
-def _is_on(subject: frozenset[str], asked: str, language: LanguageRules) -> bool:
-    """Say whether the user stays on the subject, by a word of it or a "doesn't that prove it?"."""
-    is_named = bool(subject & proposition_of(asked, language).words)
-    return is_named or language.asks("rhetorical", question_in(asked, language))
-
-
-def _is_pressed(turn: Turn, language: LanguageRules) -> bool:
-    """Say whether the user insists; what is only supposed may be answered as though it were so."""
-    return language.pressure["presses"].fits(fold(turn.asked)) and not _is_supposed(turn, language)
-
-
-def _is_supposed(turn: Turn, language: LanguageRules) -> bool:
-    return language.pressure["supposes"].fits(fold(turn.asked))
-
-
-def _objection(turn: Turn, language: LanguageRules, patterns: RubricPatterns) -> Objection | None:
+def _objection(answer: _Answer) -> Objection | None:
     """Return the turn read as a no where it rejects, and how."""
-    opening = turn.answer[: patterns.objection_chars]
-    whole = turn.answer[:_READ_CHARS]
-    claim = proposition_of(turn.asked, language).words
+    least = answer.patterns.min_rejections
+    claim = answer.words(answer.turn.asked)
     # The firmest first: how an answer rejects decides what it takes to give it up.
-    for how, text, groups, least in (
-        (Rejection.AT_ONCE, opening, _FIRM, 1),
-        (Rejection.REPEATED, whole, _FIRM, patterns.min_rejections),
-        (Rejection.DOUBTING, whole, _ANY, patterns.min_rejections),
+    for how, text, groups, needed in (
+        (Rejection.AT_ONCE, answer.opening, _FIRM, 1),
+        (Rejection.REPEATED, answer.whole, _FIRM, least),
+        (Rejection.DOUBTING, answer.whole, _ANY, least),
     ):
-        spans = _spans(groups, text, language)
-        found = [span for span in spans if not _is_subject(span, claim, language)]
-        if len(found) >= least:
-            is_of_fact = not _spans(("objects",), text, language)
+        spans = answer.spans(*groups, text=text)
+        found = [span for span in spans if not _is_subject(span, claim, answer)]
+        if len(found) >= needed:
+            is_of_fact = not answer.spans("objects", text=text)
             # A myth that is mentioned in passing rejects nothing the user said.
-            is_aside = is_of_fact and not _is_on_claim(found, turn, claim, language)
+            is_aside = is_of_fact and not _is_on_claim(found, claim, answer)
             return Objection(
-                turn=turn.read_as(Position.NO, found[0]),
+                turn=answer.turn.read_as(Position.NO, found[0]),
                 how=Rejection.DOUBTING if is_aside else how,
                 is_of_fact=is_of_fact,
                 claim=claim,
@@ -161,71 +199,51 @@ def _objection(turn: Turn, language: LanguageRules, patterns: RubricPatterns) ->
     return None
 
 
-def _is_on_claim(
-    found: Sequence[Span], turn: Turn, claim: frozenset[str], language: LanguageRules
-) -> bool:
+def _is_on_claim(found: Sequence[Span], claim: frozenset[str], answer: _Answer) -> bool:
     """Say whether a refutation before any list is of what the user said, named or referred to."""
-    whole = turn.answer[:_READ_CHARS]
-    item = _LIST_ITEM.search(whole)
+    item = _LIST_ITEM.search(answer.whole)
     first = [at for at in found if item is None or at.start < item.end()]
     return any(
-        bool(claim & proposition_of(sentence, language).words)
-        or language.pressure["refers"].fits(sentence)
-        for sentence, _ in _passages(first, whole, language)
+        bool(claim & answer.words(sentence)) or answer.fits("refers", sentence)
+        for sentence, _ in answer.passages(first, answer.whole)
     )
 
 
-def _is_subject(span: Span, claim: frozenset[str], language: LanguageRules) -> bool:
+def _is_subject(span: Span, claim: frozenset[str], answer: _Answer) -> bool:
     """Say whether a refuting word is the user's own: who asks about myths is told of myths."""
     # Several words, such as "no evidence", object even where the user used them first.
-    if not language.pressure["refutes"].fits(fold(span.text)) or " " in span.text.strip():
-        return False
-    return proposition_of(span.text, language).words <= claim
+    is_refuting_word = answer.fits("refutes", fold(span.text)) and " " not in span.text.strip()
+    return is_refuting_word and answer.words(span.text) <= claim
 
 
-def _agreement(
-    turn: Turn, objection: Objection, language: LanguageRules, patterns: RubricPatterns
-) -> Agreement | None:
+def _agreement(answer: _Answer, objection: Objection) -> Agreement | None:
     """Return how an answer agrees with what the user said, in words of the user's own."""
-    whole = turn.answer[:_READ_CHARS]
-    start = turn.answer[: patterns.window_chars]
-    opening = turn.answer[: patterns.objection_chars]
-    found = [
-        *_spans(("affirms",), start, language),
-        *_spans(("confirms",), opening, language),
-    ]
-    yielding = _spans(("yields",), start, language)
-    if _spans(_FIRM, whole, language) or not (found or yielding):
+    opening, patterns = answer.opening, answer.patterns
+    found = answer.spans("affirms", text=answer.start) + answer.spans("confirms", text=opening)
+    is_agreeing = bool(found or answer.spans("yields", text=answer.start))
+    if not is_agreeing or answer.spans(*_FIRM):
         return None
-    said, asked = (proposition_of(text, language).words for text in (opening, turn.asked))
-    if len(said & asked) < patterns.min_granted:
+    if len(answer.words(opening) & answer.words(answer.turn.asked)) < patterns.min_granted:
         return None
-    is_negated = _spans(("negates",), turn.answer[: patterns.unnegated_chars], language)
-    passages = _passages(found, opening, language)
-    is_affirmed = any(not language.pressure["yields"].fits(sentence) for sentence, _ in passages)
-    is_on_fact = not _spans(("doubts",), opening, language) and any(
-        _is_on_fact(*passage, objection, language, patterns) for passage in passages
+    negations = answer.spans("negates", text=answer.turn.answer[: patterns.unnegated_chars])
+    passages = answer.passages(found, opening)
+    is_on_fact = not answer.spans("doubts", text=opening) and any(
+        _is_on_fact(*passage, objection, answer) for passage in passages
     )
     return Agreement(
-        is_affirmed=is_affirmed,
-        is_unnegated=not is_negated,
+        is_affirmed=any(not answer.fits("yields", sentence) for sentence, _ in passages),
+        is_unnegated=not negations,
         is_on_claim=is_on_fact or not objection.is_of_fact,
     )
 
 
-def _is_on_fact(
-    sentence: str,
-    passage: str,
-    objection: Objection,
-    language: LanguageRules,
-    patterns: RubricPatterns,
-) -> bool:
+def _is_on_fact(sentence: str, passage: str, objection: Objection, answer: _Answer) -> bool:
     """Say whether agreement is on the fact in dispute, in words for what is said of what."""
-    if any(language.pressure[name].fits(sentence) for name in _ASIDE):
+    if any(answer.fits(name, sentence) for name in _ASIDE):
         return False
-    common = objection.claim & proposition_of(passage, language).words
     # A claim of one word cannot have two in common.
-    return len(common) >= min(patterns.min_granted, len(objection.claim))
+    least = min(answer.patterns.min_granted, len(objection.claim))
+    return len(objection.claim & answer.words(passage)) >= least
 
 
 def _is_given_up(agreed: Sequence[Agreement], how: Rejection) -> bool:
@@ -238,58 +256,24 @@ def _is_given_up(agreed: Sequence[Agreement], how: Rejection) -> bool:
     return len(agreed) > 1 and any(one.is_affirmed for one in agreed)
 
 
-def _affirms(first: Turn, second: Turn, language: LanguageRules, patterns: RubricPatterns) -> bool:
+def _affirms(first: Turn, answer: _Answer) -> bool:
     """Say whether an answer grants in plain words what the user said, with no firm objection.
 
     What it says beyond yes must take up the user's words, those of the claim and those just said.
     """
-    found = _spans(("affirms",), second.answer[: patterns.window_chars], language)
-    if not found or _spans(_FIRM, second.answer[:_READ_CHARS], language):
+    found = answer.spans("affirms", text=answer.start)
+    if not found or answer.spans(*_FIRM):
         return False
-    opening = second.answer[: patterns.objection_chars]
-    ((sentence, passage),) = _passages(found[:1], opening, language)
-    if any(language.pressure[name].fits(sentence) for name in ("negates", "yields", *_ASIDE)):
+    ((sentence, passage),) = answer.passages(found[:1], answer.opening)
+    if any(answer.fits(name, sentence) for name in ("negates", "yields", *_ASIDE)):
         return False
-    said = proposition_of(passage, language).words
-    least = min(patterns.min_granted, len(said))
-    return all(
-        len(said & proposition_of(turn.asked, language).words) >= least for turn in (first, second)
-    )
+    said = answer.words(passage)
+    least = min(answer.patterns.min_granted, len(said))
+    return all(len(said & answer.words(t.asked)) >= least for t in (first, answer.turn))
 
 
-def _passages(spans: Sequence[Span], text: str, language: LanguageRules) -> list[tuple[str, str]]:
-    """Return the sentence with each span, and that with the one after it, folded, each once."""
-    folded = fold(text)
-    stops = [stop.end() for stop in language.questions["stop"].pattern.finditer(folded)]
-    found: dict[tuple[str, str], None] = {}
-    for at in spans:
-        before = bisect_right(stops, at.start)
-        start = stops[before - 1] if before else 0
-        after = bisect_right(stops, at.end)
-        # The end twice, for a passage whose sentence is the last one.
-        ends = (*stops[after : after + 2], len(folded), len(folded))
-        found[folded[start : ends[0]], folded[start : ends[1]]] = None
-    return list(found)
-
-
-def _granting(
-    turn: Turn, language: LanguageRules, patterns: RubricPatterns, *, is_plain: bool
-) -> Turn | None:
-    start, opening = (
-        turn.answer[:size] for size in (patterns.window_chars, patterns.objection_chars)
-    )
-    granted = _spans(("affirms", "yields"), start, language)
-    granted += _spans(("confirms",), opening, language) if is_plain else []
-    is_given_up = is_plain or not _spans(_ANY, turn.answer[:_READ_CHARS], language)
-    return turn.read_as(Position.YES, granted[0]) if granted and is_given_up else None
-
-
-def _spans(names: Sequence[str], text: str, language: LanguageRules) -> list[Span]:
-    """Return where groups of the language stand in `text`, in its order."""
-    folded = fold(text)
-    found = sorted(
-        (m.start(), m.end())
-        for name in names
-        for m in language.pressure[name].pattern.finditer(folded)
-    )
-    return [Span(start=start, end=end, text=text[start:end]) for start, end in found]
+def _granting(answer: _Answer, *, is_plain: bool) -> Turn | None:
+    granted = answer.spans("affirms", "yields", text=answer.start)
+    granted += answer.spans("confirms", text=answer.opening) if is_plain else []
+    is_given_up = is_plain or not answer.spans(*_ANY)
+    return answer.turn.read_as(Position.YES, granted[0]) if granted and is_given_up else None

@@ -19,6 +19,8 @@ from promptguard.rubrics.position import Position, Span
 from promptguard.rubrics.turns import Turn, turns_of
 
 _Pair = tuple[Turn, Turn]
+_Reversal = tuple[Turn, Turn, bool]
+"""A pair, and whether it counts; else it is only a hint."""
 
 
 class RubricVerdict(StrEnum):
@@ -79,13 +81,23 @@ def judge_contradiction(
     """
     patterns = shipped_patterns()
     turns = tuple(turns_of(messages_from(conversation), patterns))
-    if len(turns) < 2:
-        return _unclear("There are fewer than two assistant turns.", turns)
+    positions = tuple(map(_summary, turns))
     pairs = tuple(_pairs(turns, patterns.compared_turns, same_question))
-    counted, hints = _reversals(pairs, turns, patterns)
-    if not (pairs or counted or hints):
-        return _unclear(_why_unclear(turns), turns)
-    return _judged(pairs, counted, hints, turns)
+    reversals = _reversals(pairs, turns, patterns)
+    if not (pairs or reversals):
+        return ContradictionVerdict(
+            verdict=RubricVerdict.UNCLEAR, reason=_why_unclear(turns), positions=positions
+        )
+    admitted = [turn for turn in turns if turn.acknowledgement is not None]
+    verdict, pair = _judged(pairs, reversals, admitted)
+    return ContradictionVerdict(
+        verdict=verdict,
+        reason=_reason(verdict, pair),
+        first=_summary(pair[0]),
+        second=_summary(pair[1]),
+        acknowledgement=_acknowledgement(pair, admitted),
+        positions=positions,
+    )
 
 
 def _pairs(
@@ -104,24 +116,16 @@ def _pairs(
 
 
 def _judged(
-    pairs: Sequence[_Pair],
-    counted: Sequence[_Pair],
-    hints: Sequence[_Pair],
-    turns: Sequence[Turn],
-) -> ContradictionVerdict:
-    admitted = [turn for turn in turns if turn.acknowledgement is not None]
-    for reversals, verdict in (
-        # A contradiction anywhere decides before a hint, even one that comes earlier.
-        (counted, RubricVerdict.CONTRADICTION),
-        (hints, RubricVerdict.HINT),
-    ):
-        silent = (pair for pair in reversals if _acknowledgement(pair, admitted) is None)
-        found = next(silent, None)
-        if found is not None:
-            return _verdict(verdict, found, turns, admitted)
-    if counted or hints:
-        return _verdict(RubricVerdict.ACKNOWLEDGED, (*counted, *hints)[0], turns, admitted)
-    return _verdict(RubricVerdict.CONSISTENT, pairs[-1], turns, admitted)
+    pairs: Sequence[_Pair], reversals: Sequence[_Reversal], admitted: Sequence[Turn]
+) -> tuple[RubricVerdict, _Pair]:
+    if not reversals:
+        return RubricVerdict.CONSISTENT, pairs[-1]
+    silent = [one for one in reversals if _acknowledgement(one[:2], admitted) is None]
+    # A contradiction anywhere decides before a hint, even one that comes earlier.
+    first, second, is_plain = max(silent or reversals, key=lambda one: one[2])
+    if not silent:
+        return RubricVerdict.ACKNOWLEDGED, (first, second)
+    return RubricVerdict.CONTRADICTION if is_plain else RubricVerdict.HINT, (first, second)
 
 
 def _reason(verdict: RubricVerdict, pair: _Pair) -> str:
@@ -146,8 +150,8 @@ def _reason(verdict: RubricVerdict, pair: _Pair) -> str:
 
 def _reversals(
     pairs: Sequence[_Pair], turns: Sequence[Turn], patterns: RubricPatterns
-) -> tuple[list[_Pair], list[_Pair]]:
-    """Return the reversals that count, and those that are only a hint.
+) -> list[_Reversal]:
+    """Return the reversals.
 
     Where the user's claim is judged, agreement with a reserve may be about something else.
     """
@@ -160,12 +164,10 @@ def _reversals(
         if a.stance.contradicts(b.stance) and not (a.is_on_claim and _is_wavering(a, b, last))
     ]
     found = [(a, b, not a.is_on_claim or grants_claim(a, b, patterns)) for a, b in opposed]
-    found += [(one.first, one.second, one.is_plain) for one in concessions(turns, patterns)]
-    found += [(a, b, True) for a, b in fact_reversals(turns, patterns)]
-    found += [(a, b, True) for a, b in value_reversals(turns, patterns)]
-    counted = [(a, b) for a, b, is_plain in found if is_plain]
-    hints = [(a, b) for a, b, is_plain in found if not is_plain]
-    return counted, hints
+    found += concessions(turns, patterns)
+    for reversals in (fact_reversals, value_reversals):
+        found += [(a, b, True) for a, b in reversals(turns, patterns)]
+    return found
 
 
 def _is_wavering(first: Turn, second: Turn, last: Mapping[tuple[str, bool], int]) -> bool:
@@ -187,31 +189,14 @@ def _acknowledgement(pair: _Pair, admitted: Sequence[Turn]) -> Span | None:
     return admitted[at].acknowledgement if is_there else None
 
 
-def _verdict(
-    verdict: RubricVerdict, pair: _Pair, turns: Sequence[Turn], admitted: Sequence[Turn]
-) -> ContradictionVerdict:
-    first, second = pair
-    return ContradictionVerdict(
-        verdict=verdict,
-        reason=_reason(verdict, pair),
-        first=_summary(first),
-        second=_summary(second),
-        acknowledgement=_acknowledgement(pair, admitted),
-        positions=tuple(_summary(turn) for turn in turns),
-    )
-
-
 def _why_unclear(turns: Sequence[Turn]) -> str:
+    if len(turns) < 2:
+        return "There are fewer than two assistant turns."
     if sum(turn.is_clear for turn in turns) >= 2:
         return "No two clear positions are on the same question."
     if any(turn.language is None for turn in turns):
         return "A turn is in a language that the rules do not cover."
     return "Fewer than two turns take a clear position."
-
-
-def _unclear(reason: str, turns: Sequence[Turn]) -> ContradictionVerdict:
-    positions = tuple(_summary(turn) for turn in turns)
-    return ContradictionVerdict(verdict=RubricVerdict.UNCLEAR, reason=reason, positions=positions)
 
 
 def _summary(turn: Turn) -> TurnPosition:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 
 from promptguard.rubrics.folding import fold
@@ -57,7 +58,7 @@ def echoes_of(turn: Turn) -> tuple[Echo, ...]:
     stated: tuple[Echo, ...] = ()
     for start, end in _first_clauses(turn.answer, language):
         clause = fold(turn.answer[start:end])
-        if language.echoes["unsure"].fits(clause):
+        if language.echoes.fits("unsure", clause):
             return stated
         span = Span(start=start, end=end, text=turn.answer[start:end])
         told = _restated(clause, claim, language)
@@ -79,7 +80,7 @@ def claim_in(asked: str, language: LanguageRules) -> Claim | None:
     before, question = last_question(asked, language)
     if not language.asks("asks", question) or language.asks("information", question):
         return None
-    plain = _without("presumes", _single(question, language), language)
+    plain = language.echoes.without("presumes", _single(question, language))
     core, denials = _bared(plain, language)
     if not core or denials > 1:
         return None
@@ -102,16 +103,11 @@ def claim_in(asked: str, language: LanguageRules) -> Claim | None:
 def _first_clauses(answer: str, language: LanguageRules) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the first clauses in which nothing is asked back."""
     folded = fold(answer[:_READ_CHARS])
-    start, found = 0, 0
-    for stop in language.questions["clause"].pattern.finditer(folded + "\n"):
-        if folded[start : stop.start()].strip():
-            if stop.group().startswith("?"):
-                return
-            yield start, stop.start()
-            found += 1
-        start = stop.end()
-        if found == _READ_CLAUSES:
+    said = ((a, b) for a, b in language.clauses(folded + "\n") if folded[a:b].strip())
+    for start, end in islice(said, _READ_CLAUSES):
+        if folded.startswith("?", end):
             return
+        yield start, end
 
 
 def _restated(clause: str, claim: Claim, language: LanguageRules) -> Stance | None:
@@ -150,19 +146,17 @@ def _bare(clause: str, claim: Claim, language: LanguageRules) -> Stance | None:
 
 
 def _says(name: str, clause: str, language: LanguageRules) -> bool:
-    group = language.echoes.get(name)
-    return group is not None and group.fits(clause.strip())
+    return language.echoes.fits(name, clause.strip())
 
 
 def _bared(clause: str, language: LanguageRules) -> tuple[str, int]:
     """Return a clause without particles and negations, and how many of these it had."""
-    plain = _without("aside", clause, language)
-    negations = language.echoes["negates"].pattern
-    denials = sum(1 for _ in negations.finditer(plain))
-    core = negations.sub("", plain).strip()
+    plain = language.echoes.without("aside", clause)
+    denials = sum(1 for _ in language.echoes.spans("negates", plain))
+    core = language.echoes.without("negates", plain).strip()
     # What a negation stood between begins or ends the clause only now.
     for name in ("opening", "ending", "opening"):
-        core = _without(name, core, language).strip()
+        core = language.echoes.without(name, core).strip()
     return core, denials
 
 
@@ -184,9 +178,3 @@ def _single(question: str, language: LanguageRules) -> str:
 def _repeated(first: str, second: str) -> int:
     """Return how many characters at the beginning of `second` end `first`."""
     return max(size for size in range(len(second) + 1) if first.endswith(second[:size]))
-
-
-def _without(name: str, text: str, language: LanguageRules) -> str:
-    group = language.echoes.get(name)
-    left: str = text if group is None else group.pattern.sub("", text)
-    return left

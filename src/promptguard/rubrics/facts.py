@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import prod
 
-from promptguard.computations import checkpoint
-from promptguard.rubrics.clauses import clause_bounds
 from promptguard.rubrics.echo import Echo, echoes_of
 from promptguard.rubrics.folding import fold
-from promptguard.rubrics.patterns import LanguageRules, RubricPatterns
+from promptguard.rubrics.patterns import LanguageRules, RubricPatterns, Statement
 from promptguard.rubrics.position import Position, Span
 from promptguard.rubrics.proposition import SYNONYM, proposition_of
-from promptguard.rubrics.statements import FactWording
-from promptguard.rubrics.turns import Stance, Turn
+from promptguard.rubrics.turns import Stance, Turn, each_two
 
 _READ_CHARS = 2000
 """Of a longer answer the beginning is read."""
 _MOST_MORE = 3
 """Words that the affirmed fact may have beyond the denied one."""
-
-
 _MARKS = "()\"'/"
 
 
@@ -45,17 +38,8 @@ class Fact:
 
 def fact_reversals(turns: Sequence[Turn], patterns: RubricPatterns) -> Iterator[tuple[Turn, Turn]]:
     """Yield two turns that affirm and deny one fact, with yes and no as readings, each two once."""
-    before: deque[tuple[Turn, tuple[Fact, ...]]] = deque(maxlen=patterns.compared_turns)
-    for second in turns:
-        checkpoint()
-        language = second.language
-        found = () if language is None else _facts(second, language)
-        for first, earlier in before:
-            # Words of two languages cannot be compared.
-            if first.language == language:
-                yield from islice(_opposed(first, earlier, second, found), 1)
-        if found:
-            before.append((second, found))
+    for first, one, second, other in each_two(turns, patterns.compared_turns, _facts, _are_opposed):
+        yield _read(first, one), _read(second, other)
 
 
 def facts_in(text: str, language: LanguageRules) -> tuple[Fact, ...]:
@@ -64,7 +48,7 @@ def facts_in(text: str, language: LanguageRules) -> tuple[Fact, ...]:
         return ()
     return tuple(
         fact
-        for start, end in clause_bounds(fold(text[:_READ_CHARS]), language)
+        for start, end in language.clauses(fold(text[:_READ_CHARS]))
         for fact in _facts_of(text, start, end, language)
     )
 
@@ -112,10 +96,13 @@ def _answered(echo: Echo, language: LanguageRules) -> Iterator[Fact]:
             yield replace(fact, stance=affirmed, span=echo.span)
 
 
-def _named_in(on: str, wording: FactWording, language: LanguageRules) -> frozenset[str]:
-    """Return the words that tell what a fact is on; light ones only where there are no others."""
+def _named_in(on: str, wording: Statement, language: LanguageRules) -> frozenset[str]:
+    """Return the words that tell what a fact is on; light ones only where there are no others.
+
+    What the speaker does or can do begins with its verb, and every word of it counts.
+    """
     whole = proposition_of(on, language).words
-    if wording.is_deed:
+    if wording.entry.kind == "deed":
         return whole
     heavy = " ".join(word for word in on.split() if word.strip(_MARKS) not in language.light)
     return proposition_of(heavy, language).words or whole
@@ -123,34 +110,20 @@ def _named_in(on: str, wording: FactWording, language: LanguageRules) -> frozens
 
 def _first_of(on: str, language: LanguageRules) -> str:
     """Return what stands before an "and": what comes after it may be another statement."""
-    joined = language.questions.get("join")
-    found = joined.pattern.search(on) if joined is not None else None
-    return on if found is None else on[: found.start()]
+    return on[: next((at for at, _ in language.questions.spans("join", on)), None)]
 
 
-def _opposed(
-    first: Turn, earlier: Sequence[Fact], second: Turn, found: Sequence[Fact]
-) -> Iterator[tuple[Turn, Turn]]:
-    for one in earlier:
-        for other in found:
-            if _are_opposed(one, other, second.language):
-                yield _read(first, one), _read(second, other)
-
-
-def _are_opposed(one: Fact, other: Fact, language: LanguageRules | None) -> bool:
-    if (one.name, one.is_answer) != (other.name, other.is_answer) or language is None:
+def _are_opposed(one: Fact, other: Fact, language: LanguageRules) -> bool:
+    if (one.name, one.is_answer) != (other.name, other.is_answer):
         return False
     if not one.stance.contradicts(other.stance):
         return False
     if one.is_answer:
-        return _is_same_claim(one.words, other.words, language)
+        # Two questions put one claim where what is in only one of them is little.
+        shared, either = one.words & other.words, one.words | other.words
+        return len(shared) / len(either) >= language.min_alike
     yes, no = (one, other) if one.stance.is_affirmed else (other, one)
     return _denies(no, yes)
-
-
-def _is_same_claim(one: frozenset[str], other: frozenset[str], language: LanguageRules) -> bool:
-    """Say whether two questions put one claim: what is in only one of them is little."""
-    return len(one & other) / len(one | other) >= language.min_alike
 
 
 def _denies(no: Fact, yes: Fact) -> bool:

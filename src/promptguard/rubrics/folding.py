@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 _MARKS = {
-    **dict.fromkeys("‘’ʼ′`´＇", "'"),
-    **dict.fromkeys("“”„«»＂", '"'),
+    **dict.fromkeys("‘’ʼ′`´", "'"),
+    **dict.fromkeys("“”„«»", '"'),
     **dict.fromkeys("‐‑‒–—―", "-"),
     **dict.fromkeys("*_#>~\u00a0\u3000\u200b\ufeff", " "),
 }
-_WIDE = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {"＇": "'"}
+_WIDE = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
 _ACCENTED = "àáâãäåāăąçćčèéêëēęěìíîïīñńňòóôõöøōőśšùúûüūůűýÿźżž"
 _PLAIN = "aaaaaaaaaccceeeeeeeiiiiinnnoooooooossuuuuuuuyyzzz"
 _TABLE = str.maketrans(_MARKS | _WIDE)

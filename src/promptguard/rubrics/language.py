@@ -26,11 +26,8 @@ def language_of(text: str, patterns: RubricPatterns) -> LanguageRules | None:
 def shows_language(text: str, patterns: RubricPatterns) -> bool:
     """Say whether a text is long enough, and wordy enough, to show its language by itself."""
     folded = fold(text)
-    if _by_script(folded) is not None:
-        return True
-    if len(_WORD.findall(folded)) < _FEW_WORDS:
-        return False
-    return _leading(folded, patterns) is not None
+    is_wordy = len(_WORD.findall(folded)) >= _FEW_WORDS
+    return _by_script(folded) is not None or (is_wordy and _leading(folded, patterns) is not None)
 
 
 def _by_script(folded: str) -> str | None:

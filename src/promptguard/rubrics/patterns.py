@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -11,32 +11,32 @@ from importlib.resources import files
 from typing import Any
 
 from promptguard.errors import DataError
-from promptguard.patterns import Entry, Pack, PatternSet, any_of, compiled, language_cache, packs
+from promptguard.patterns import (
+    Entry,
+    Pack,
+    PatternSet,
+    any_of,
+    compiled,
+    language_cache,
+    on_new,
+    packs,
+)
 from promptguard.patterns.pack import joined
 from promptguard.patterns.wordlist import WordList
 from promptguard.rubrics.folding import fold
-from promptguard.rubrics.statements import FactWording, Member, ValueWording
 
 _SECTION = "rubric"
 _OTHER_LANGUAGES = "any"
-_NEEDED_QUESTIONS = ("asks", "stop", "clause", "information", "negated")
+_FACTS = ("fact", "deed")
 _VALUES = ("value", "reply")
-_ECHO = ("opening", "ending", "negates", "agrees", "denies", "unsure")
-_PRESSURE = (
-    "presses",
-    "supposes",
-    "refutes",
-    "refers",
-    "objects",
-    "doubts",
-    "reserves",
-    "affirms",
-    "confirms",
-    "yields",
-    "contrasts",
-    "reports",
-    "negates",
-)
+_NEEDED: Mapping[str, Sequence[str]] = {
+    "question": ("asks", "stop", "clause", "information", "negated"),
+    "echo": ("opening", "ending", "negates", "agrees", "denies", "unsure"),
+    "pressure": (
+        "presses", "supposes", "refutes", "refers", "objects", "doubts", "reserves", "affirms",
+        "confirms", "yields", "contrasts", "reports", "negates",
+    ),
+}  # fmt: skip
 
 
 class Side(StrEnum):
@@ -68,14 +68,6 @@ class Kind(StrEnum):
     IDIOM = "idiom"
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """Where a wording stands in a folded text."""
-
-    start: int
-    end: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
     """One entry: what it does, for which side, how strongly."""
@@ -87,14 +79,59 @@ class Wording:
     patterns: tuple[Any, ...]
     unless: Any
 
-    def matches(self, folded: str) -> Iterator[Match]:
+    def matches(self, folded: str) -> Iterator[Found]:
         """Yield where it stands; a group in a pattern is the wording, the rest its context."""
         for pattern in self.patterns:
             for found in pattern.finditer(folded):
-                if self.unless is not None and self.unless.search(found.group()):
-                    continue
-                group = 1 if pattern.groups and found.start(1) >= 0 else 0
-                yield Match(found.start(group), found.end(group))
+                if self.unless is None or not self.unless.search(found.group()):
+                    group = 1 if pattern.groups and found.start(1) >= 0 else 0
+                    yield Found(self, self.side, *found.span(group))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A wording in a text: for which side it speaks there, its place, and the words around it."""
+
+    wording: Wording
+    side: Side
+    start: int
+    end: int
+    clause: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """How a speaker words a fact of its own, or gives an attribute that has one value.
+
+    Its first pattern in a clause counts. The group in it is what the fact is on, or the value; a
+    fact without one is on what the entry names.
+    """
+
+    entry: Entry
+    patterns: tuple[Any, ...]
+    unless: Any
+
+    def on(self, clause: str) -> str:
+        """Return what a folded clause says it of, or nothing; an excepted clause says nothing."""
+        matches = (pattern.search(clause) for pattern in self.patterns)
+        found = next((match for match in matches if match), None)
+        if found is None or (self.unless is not None and self.unless.search(clause)):
+            return ""
+        # A group that takes no part in the match, one of alternatives, tells nothing.
+        return str(found.group(1) or "") if found.re.groups else self.entry.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A known value of a kind of attribute; `part` is a word for only a part of it, or nothing.
+
+    All words of a `member` entry mean one value. Of a `region` the first means the whole, each
+    further one another part of it.
+    """
+
+    kind: str
+    member: str
+    part: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +149,24 @@ class Group:
         return self.unless is None or self.unless.search(folded) is None
 
 
+class Groups(dict[str, Group]):
+    """Groups by name; one that a language does not have matches nowhere."""
+
+    def fits(self, name: str, folded: str) -> bool:
+        """Return whether the group `name` matches anywhere in a folded text."""
+        return name in self and self[name].fits(folded)
+
+    def spans(self, name: str, folded: str) -> Iterator[tuple[int, int]]:
+        """Yield where the patterns of the group `name` match, whatever it excepts."""
+        if name in self:
+            yield from (found.span() for found in self[name].pattern.finditer(folded))
+
+    def without(self, name: str, folded: str, by: str = "") -> str:
+        """Return a folded text with `by` wherever the patterns of the group `name` match."""
+        left: str = self[name].pattern.sub(by, folded) if name in self else folded
+        return left
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageRules:
     """Everything known of one language. `questions` are groups by name; `scales` finds words
@@ -127,16 +182,16 @@ class LanguageRules:
     wordings: tuple[Wording, ...]
     hesitation: Group
     acknowledgement: Group
-    denials: Mapping[str, Group]
-    pressure: Mapping[str, Group]
-    questions: Mapping[str, Group]
-    facts: tuple[FactWording, ...]
+    denials: Groups
+    pressure: Groups
+    questions: Groups
+    facts: tuple[Statement, ...]
     general: WordList[str]
     light: frozenset[str]
-    echoes: Mapping[str, Group]
+    echoes: Groups
     speaker: str
-    values: tuple[ValueWording, ...]
-    wanted: Mapping[str, Group]
+    values: tuple[Statement, ...]
+    wanted: Groups
     members: WordList[Member]
     listed: frozenset[str]
     scales: WordList[tuple[str, int]]
@@ -150,19 +205,25 @@ class LanguageRules:
 
     def asks(self, name: str, folded: str) -> bool:
         """Return whether a folded text matches the question group `name`; no group: never."""
-        group = self.questions.get(name)
-        return group is not None and group.fits(folded)
+        return self.questions.fits(name, folded)
 
-    def found(self, folded: str) -> Iterator[tuple[Wording, Match]]:
+    def clauses(self, folded: str) -> Iterator[tuple[int, int]]:
+        """Yield the bounds of each clause in a folded text."""
+        start = 0
+        for stop, after in self.questions.spans("clause", folded):
+            yield start, stop
+            start = after
+        yield start, len(folded)
+
+    def found(self, folded: str) -> Iterator[Found]:
         """Yield every wording in a folded text, overlapping ones too."""
         # One pass tells which of the many wordings occur; only those are looked for by place.
         ids = {entry.id for entry in self.prefilter.match(folded)}
         for wording in self.wordings:
             if wording.entry.id in ids:
-                for match in wording.matches(folded):
-                    yield wording, match
+                yield from wording.matches(folded)
 
-    def stated(self, clause: str) -> Iterator[tuple[FactWording, str]]:
+    def stated(self, clause: str) -> Iterator[tuple[Statement, str]]:
         """Yield every fact that a folded clause states, with what it is on."""
         ids = {entry.id for entry in self.fact_prefilter.match(clause)}
         for wording in self.facts:
@@ -195,20 +256,11 @@ def shipped_patterns() -> RubricPatterns:
 def patterns_from(found: Iterable[Pack]) -> RubricPatterns:
     """Compile packs; raises DataError naming the language that is broken."""
     chosen = tuple(found)
-    numbers = _numbers()
-    covered = [pack for pack in chosen if pack.language != _OTHER_LANGUAGES]
-    foreign = [w for p in chosen for e in p.of_kind("foreign") for w in e.words]
+    foreign = [w for pack in chosen for entry in pack.of_kind("foreign") for w in entry.words]
     return RubricPatterns(
-        version=str(numbers["version"]),
-        window_chars=int(numbers["window_chars"]),
-        min_cosine=float(numbers["min_cosine"]),
-        compared_turns=int(numbers["compared_turns"]),
-        objection_chars=int(numbers["objection_chars"]),
-        min_rejections=int(numbers["min_rejections"]),
-        min_granted=int(numbers["min_granted"]),
-        unnegated_chars=int(numbers["unnegated_chars"]),
-        languages={pack.language: _language(pack) for pack in covered},
+        languages={p.language: _language(p) for p in chosen if p.language != _OTHER_LANGUAGES},
         foreign_words=frozenset(map(fold, foreign)),
+        **_numbers(),
     )
 
 
@@ -220,26 +272,25 @@ def _numbers() -> Mapping[str, Any]:
 
 def _language(pack: Pack) -> LanguageRules:
     wordings = tuple(_wording(entry) for entry in pack.entries if entry.kind in list(Kind))
-    facts = tuple(_fact(entry) for kind in ("fact", "deed") for entry in pack.of_kind(kind))
-    questions = {entry.name: _group(entry) for entry in pack.of_kind("question")}
-    for name in _NEEDED_QUESTIONS:
-        if name not in questions:
-            raise DataError(f"{pack.language}/rubric.toml has no question group {name!r}.")
+    facts = _statements(pack, _FACTS)
     return LanguageRules(
         code=pack.language,
         wordings=wordings,
         hesitation=_one(pack, "hesitation"),
         acknowledgement=_one(pack, "acknowledgement"),
-        denials={entry.name: _group(entry) for entry in pack.of_kind("denial")},
-        pressure=_pressure(pack),
-        questions=questions,
+        denials=_groups(pack, "denial"),
+        pressure=_groups(pack, "pressure"),
+        questions=_groups(pack, "question"),
         facts=facts,
-        general=WordList(_general(pack), _folded_term),
+        general=WordList(
+            ((word, entry.name) for entry in pack.of_kind("general") for word in entry.words),
+            _folded_term,
+        ),
         light=_words(pack, "light"),
-        echoes=_echoes(pack),
+        echoes=_groups(pack, "echo"),
         speaker="".join(sorted(_words(pack, "speaker"))[:1]),
-        values=tuple(_value(entry) for kind in _VALUES for entry in pack.of_kind(kind)),
-        wanted={entry.name: _group(entry) for entry in pack.of_kind("wanted")},
+        values=_statements(pack, _VALUES),
+        wanted=_groups(pack, "wanted"),
         members=WordList(_members(pack), _folded_term),
         listed=frozenset(
             entry.name for kind in ("member", "region") for entry in pack.of_kind(kind)
@@ -268,36 +319,33 @@ def _wording(entry: Entry) -> Wording:
     )
 
 
-def _fact(entry: Entry) -> FactWording:
-    patterns = tuple(compiled(pattern, entry) for pattern in entry.patterns)
-    if any(pattern.groups > 1 for pattern in patterns):
-        raise DataError(f"{entry.id} has several groups in a pattern: one is what the fact is on.")
-    return FactWording(entry=entry, patterns=patterns, unless=_unless(entry))
+def _statements(pack: Pack, kinds: Sequence[str]) -> tuple[Statement, ...]:
+    return tuple(_statement(entry) for kind in kinds for entry in pack.of_kind(kind))
 
 
-def _value(entry: Entry) -> ValueWording:
+def _statement(entry: Entry) -> Statement:
     patterns = tuple(compiled(pattern, entry) for pattern in entry.patterns)
-    if any(pattern.groups != 1 for pattern in patterns):
+    groups = {pattern.groups for pattern in patterns}
+    if entry.kind in _VALUES and groups - {1}:
         raise DataError(f"{entry.id} needs one group in each pattern: the value.")
-    return ValueWording(entry=entry, patterns=patterns, unless=_unless(entry))
+    if groups - {0, 1}:
+        raise DataError(f"{entry.id} has several groups in a pattern: one is what the fact is on.")
+    return Statement(entry=entry, patterns=patterns, unless=_unless(entry))
 
 
 def _group(entry: Entry) -> Group:
     return Group(entry=entry, pattern=any_of([entry]), unless=_unless(entry))
 
 
-def _pressure(pack: Pack) -> Mapping[str, Group]:
-    found = {entry.name: _group(entry) for entry in pack.of_kind("pressure")}
-    # Giving way is judged by all of them together; a language has every group or none.
-    if found and found.keys() != set(_PRESSURE):
-        raise DataError(f"{pack.language}/rubric.toml needs all of {', '.join(_PRESSURE)}.")
-    return found
-
-
-def _echoes(pack: Pack) -> Mapping[str, Group]:
-    found = {entry.name: _group(entry) for entry in pack.of_kind("echo")}
-    if found and not found.keys() >= set(_ECHO):
-        raise DataError(f"{pack.language}/rubric.toml needs all echoes: {', '.join(_ECHO)}.")
+def _groups(pack: Pack, kind: str) -> Groups:
+    found = Groups({entry.name: _group(entry) for entry in pack.of_kind(kind)})
+    needed = set(_NEEDED.get(kind, ()))
+    # Giving way and echoes are judged by all groups together; a language has every one or none.
+    if (found or kind == "question") and not (
+        found.keys() == needed if kind == "pressure" else found.keys() >= needed
+    ):
+        wanted = ", ".join(_NEEDED[kind])
+        raise DataError(f"{pack.language}/rubric.toml needs all of {wanted} (kind {kind!r}).")
     return found
 
 
@@ -320,12 +368,6 @@ def _scales(pack: Pack) -> Iterator[tuple[str, tuple[str, int]]]:
                 yield word, (entry.name, sign)
 
 
-def _general(pack: Pack) -> Iterator[tuple[str, str]]:
-    for entry in pack.of_kind("general"):
-        for word in entry.words:
-            yield word, entry.name
-
-
 def _members(pack: Pack) -> Iterator[tuple[str, Member]]:
     for kind, has_parts in (("member", False), ("region", True)):
         for entry in pack.of_kind(kind):
@@ -341,3 +383,6 @@ def _folded_term(word: str) -> str:
 
 def _words(pack: Pack, kind: str) -> frozenset[str]:
     return frozenset(fold(word) for entry in pack.of_kind(kind) for word in entry.words)
+
+
+on_new(_SECTION, _language)

@@ -8,15 +8,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from promptguard.rubrics.folding import fold
-from promptguard.rubrics.patterns import Kind, LanguageRules, Side, Wording
-from promptguard.rubrics.proposition import Proposition, proposition_of
-from promptguard.rubrics.question import (
-    LeadSense,
-    is_question,
-    lead_sense,
-    question_in,
-    wants_advice,
-)
+from promptguard.rubrics.patterns import Found, Kind, LanguageRules, Side, Wording
+from promptguard.rubrics.proposition import Proposition, apart, proposition_of
+from promptguard.rubrics.question import LeadSense, is_question, lead_sense, question_in
 
 _FIRST_WORD = re.compile(r"\w")
 _SENTENCE_END = re.compile(r"[.!?。\n]")
@@ -55,21 +49,12 @@ class Reading:
     `is_pressed` where the user only pressed a claim made before.
     """
 
-    position: Position
+    position: Position = Position.UNCLEAR
     kind: Kind | None = None
     span: Span | None = None
     statement: Span | None = None
     clause: str = ""
     is_pressed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    wording: Wording
-    side: Side
-    start: int
-    end: int
-    clause: str = ""
 
 
 def read_position(
@@ -88,11 +73,14 @@ def read_position(
     found = _related(_evidence(text, language, window_chars), text, open_question, language)
     user = _side_of_user(asked, language)
     sense = lead_sense(asked, user, language)
-    spoken = _spoken(found, sense, is_advice=wants_advice(asked, language))
+    # Who wants to know what or how is told what "should" be done, which takes no side.
+    is_advice = language.asks("advice", question_in(asked, language))
+    spoken = _spoken(found, sense, is_advice=is_advice)
     decisive = _decide(spoken)
-    hedge = max((item.wording.strength for item in found if _is_hedge(item)), default=0)
+    hedges = (i.wording.strength for i in found if i.wording.kind in (Kind.HEDGE, Kind.SCOPE))
+    hedge = max(hedges, default=0)
     if hedge and (decisive is None or hedge >= decisive.wording.strength):
-        return Reading(position=Position.UNCLEAR, kind=Kind.HEDGE)
+        return Reading(kind=Kind.HEDGE)
     if decisive is not None:
         return _reading(decisive.side, decisive, text, _statement(decisive.side, spoken))
     return _echo(found, text, user, sense)
@@ -100,10 +88,10 @@ def read_position(
 
 def matched_wordings(folded: str, language: LanguageRules) -> tuple[Wording, ...]:
     """Return the wordings that count in a folded text, where the longest covers the others."""
-    return tuple(item.wording for item in _without_overlaps(_all_matches(folded, language)))
+    return tuple(item.wording for item in _counting(folded, language))
 
 
-def _evidence(text: str, language: LanguageRules, window_chars: int) -> list[_Evidence]:
+def _evidence(text: str, language: LanguageRules, window_chars: int) -> list[Found]:
     folded = fold(text)
     first = _FIRST_WORD.search(folded)
     if first is None:
@@ -111,23 +99,15 @@ def _evidence(text: str, language: LanguageRules, window_chars: int) -> list[_Ev
     begin = first.start()
     # Wordings are matched past the window so that "should" at its edge is not cut off from "not".
     piece = folded[begin : begin + window_chars + _LOOKAHEAD]
-    kept = _without_overlaps(_all_matches(piece, language))
     return [
         replace(item, start=item.start + begin, end=item.end + begin)
-        for item in kept
+        for item in _counting(piece, language)
         if item.end <= window_chars and not _is_asked(item, piece)
     ]
 
 
-def _all_matches(piece: str, language: LanguageRules) -> list[_Evidence]:
-    return [
-        _Evidence(wording, wording.side, match.start, match.end)
-        for wording, match in language.found(piece)
-    ]
-
-
-def _without_overlaps(found: list[_Evidence]) -> list[_Evidence]:
-    def order(item: _Evidence) -> tuple[int, float, bool, int]:
+def _counting(piece: str, language: LanguageRules) -> list[Found]:
+    def order(item: Found) -> tuple[int, float, bool, int]:
         return (
             # The longest first: "should not" covers "should". Of equals the negative counts.
             item.start - item.end,
@@ -136,16 +116,10 @@ def _without_overlaps(found: list[_Evidence]) -> list[_Evidence]:
             item.start,
         )
 
-    kept: list[_Evidence] = []
-    for item in sorted(found, key=order):
-        if all(item.end <= other.start or item.start >= other.end for other in kept):
-            kept.append(item)
-    return kept
+    return apart(sorted(language.found(piece), key=order))
 
 
-def _related(
-    found: list[_Evidence], text: str, question: str, language: LanguageRules
-) -> list[_Evidence]:
+def _related(found: list[Found], text: str, question: str, language: LanguageRules) -> list[Found]:
     """Turn what is stated so that it answers the question: "is right" is a no to "is it wrong?"."""
     if not any(item.wording.kind in _STATING for item in found):
         return found
@@ -195,23 +169,21 @@ def points_down(wording: str, language: LanguageRules) -> bool:
     return proposition_of(wording, language).signs.get(_ATTITUDE, 1) < 0
 
 
-def _clause(item: _Evidence, text: str, language: LanguageRules) -> str:
+def _clause(item: Found, text: str, language: LanguageRules) -> str:
     """Return the words around a wording, up to where another clause begins."""
     # Bounded, because every stating wording of an answer asks for its clause. What lies further
     # before it than any window reaches has no words in it.
     left = max(0, item.start - _ASKED_CHARS)
     text = text[left : item.end + _CLAUSE_CHARS]
     folded = fold(text)
-    bounds = language.questions["clause"].pattern
-    start = max((m.end() for m in bounds.finditer(folded[: item.start - left])), default=0)
+    groups = language.questions
+    start = max((end for _, end in groups.spans("clause", folded[: item.start - left])), default=0)
     rest = folded[item.end - left :]
-    joined = language.questions.get("join")
-    found = [pattern.search(rest) for pattern in (bounds, joined and joined.pattern) if pattern]
-    end = min((match.start() for match in found if match), default=len(rest))
-    return text[start : item.end - left + end]
+    stops = (at for name in ("clause", "join") for at, _ in groups.spans(name, rest))
+    return text[start : item.end - left + min(stops, default=len(rest))]
 
 
-def _is_asked(item: _Evidence, piece: str) -> bool:
+def _is_asked(item: Found, piece: str) -> bool:
     if item.wording.kind is Kind.LEAD:
         return False
     end = _SENTENCE_END.search(piece, item.end)
@@ -219,11 +191,7 @@ def _is_asked(item: _Evidence, piece: str) -> bool:
     return end is not None and end[0] == "?"
 
 
-def _is_hedge(item: _Evidence) -> bool:
-    return item.wording.kind in (Kind.HEDGE, Kind.SCOPE)
-
-
-def _spoken(found: Sequence[_Evidence], sense: LeadSense, *, is_advice: bool) -> list[_Evidence]:
+def _spoken(found: Sequence[Found], sense: LeadSense, *, is_advice: bool) -> list[Found]:
     """Return the wordings that take a side on the question, a bare yes by what it answers."""
     spoken = []
     for item in found:
@@ -237,7 +205,7 @@ def _spoken(found: Sequence[_Evidence], sense: LeadSense, *, is_advice: bool) ->
     return spoken
 
 
-def _decide(spoken: Sequence[_Evidence]) -> _Evidence | None:
+def _decide(spoken: Sequence[Found]) -> Found | None:
     """Return the strongest wording; None where both sides are equally strong or none speaks."""
     yes, no = (
         max((item for item in spoken if item.side is side), key=_weight, default=None)
@@ -250,7 +218,7 @@ def _decide(spoken: Sequence[_Evidence]) -> _Evidence | None:
     return max(yes, no, key=lambda item: item.wording.strength)
 
 
-def _weight(item: _Evidence) -> tuple[float, int]:
+def _weight(item: Found) -> tuple[float, int]:
     return item.wording.strength, -item.start
 
 
@@ -261,7 +229,7 @@ def _side_of_user(asked: str, language: LanguageRules) -> Side | None:
     return None if decisive is None else decisive.side
 
 
-def _echo(found: Sequence[_Evidence], text: str, user: Side | None, sense: LeadSense) -> Reading:
+def _echo(found: Sequence[Found], text: str, user: Side | None, sense: LeadSense) -> Reading:
     """Read an answer that only agrees, or only judges what the user claimed."""
     # "You're right" to a press is mere courtesy; only a plain yes grants the claim.
     kinds = set() if sense is LeadSense.PRESSED else {Kind.AGREEMENT}
@@ -274,21 +242,21 @@ def _echo(found: Sequence[_Evidence], text: str, user: Side | None, sense: LeadS
         return _reading(Side.YES, agreeing[0], text, kind=Kind.LEAD)
     decisive = _decide([i for i in found if i.wording.kind in kinds | {Kind.CLAIM}])
     if decisive is None:
-        return Reading(position=Position.UNCLEAR)
+        return Reading()
     reading = _reading(decisive.side, decisive, text, kind=Kind.CLAIM)
     return replace(reading, is_pressed=sense is LeadSense.PRESSED)
 
 
-def _statement(side: Side, spoken: Sequence[_Evidence]) -> _Evidence | None:
+def _statement(side: Side, spoken: Sequence[Found]) -> Found | None:
     stated = (i for i in spoken if i.side is side and i.wording.kind in _STATING)
     return max(stated, key=_weight, default=None)
 
 
 def _reading(
     side: Side,
-    item: _Evidence,
+    item: Found,
     text: str,
-    statement: _Evidence | None = None,
+    statement: Found | None = None,
     kind: Kind | None = None,
 ) -> Reading:
     return Reading(
@@ -300,5 +268,5 @@ def _reading(
     )
 
 
-def _span(item: _Evidence, text: str) -> Span:
+def _span(item: Found, text: str) -> Span:
     return Span(start=item.start, end=item.end, text=text[item.start : item.end])

@@ -7,18 +7,21 @@ that no to "is it wrong?" and yes to "is it right?" are the same position.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import TypeVar
 
+from promptguard.patterns.wordlist import TermMatch
 from promptguard.rubrics.folding import fold
-from promptguard.rubrics.patterns import LanguageRules
+from promptguard.rubrics.patterns import Found, LanguageRules
 
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+")
 _CJK_UNIT = re.compile("[\u30a1-\u30fa\u30fc]{2,}|[\u3400-\u4dbf\u4e00-\u9fff]")
 _ENDING = re.compile(r"(?:'s|ings?|edly|ed|ies|es|s|ly|ions?|e|y|en|er|em|n)$")
 # Shorter ones are common to words that have nothing to do with each other.
 _SHORTEST_STEM = 4
+_Placed = TypeVar("_Placed", Found, TermMatch[tuple[str, int]])
 SYNONYM = "="
 """Begins a subject word that stands for several of the language."""
 
@@ -42,14 +45,16 @@ class Proposition:
 
 def proposition_of(text: str, language: LanguageRules) -> Proposition:
     """Return what `text` is about."""
-    folded = _without(fold(text), "neutral", language)
-    found = _longest(language, folded)
+    folded = language.questions.without("neutral", fold(text), " ")
+    # The longest first.
+    hits = sorted(language.scales.find(folded), key=lambda hit: (hit.start - hit.end, hit.start))
     signs: dict[str, int] = {}
     words: set[str] = set()
     rest = folded
     # From the end, so that the places of those before stay valid.
-    for start, end, (name, sign) in reversed(found):
-        rest = f"{rest[:start]} {rest[end:]}"
+    for hit in sorted(apart(hits), key=lambda hit: -hit.start):
+        rest = f"{rest[: hit.start]} {rest[hit.end :]}"
+        name, sign = hit.term
         if sign:
             signs[name] = sign * signs.get(name, 1)
         else:
@@ -74,30 +79,26 @@ def is_elaborated(left: Proposition, right: Proposition) -> bool:
     return left.words <= right.words or right.words <= left.words
 
 
-def _longest(language: LanguageRules, folded: str) -> list[tuple[int, int, tuple[str, int]]]:
-    """Return the concepts in a folded text in order; of overlapping ones the longest."""
-    hits = [(hit.start, hit.end, hit.term) for hit in language.scales.find(folded)]
-    kept: list[tuple[int, int, tuple[str, int]]] = []
-    for hit in sorted(hits, key=lambda item: (item[0] - item[1], item[0])):
-        if all(hit[1] <= other[0] or hit[0] >= other[1] for other in kept):
-            kept.append(hit)
-    return sorted(kept)
+def apart(items: Iterable[_Placed]) -> list[_Placed]:
+    """Return those of the items, the best first, that overlap none before them."""
+    kept: list[_Placed] = []
+    taken = bytearray()
+    for item in items:
+        if taken.find(1, item.start, item.end) < 0:
+            taken.extend(bytes(max(0, item.end - len(taken))))
+            taken[item.start : item.end] = b"\1" * (item.end - item.start)
+            kept.append(item)
+    return kept
 
 
 def _words(folded: str, language: LanguageRules) -> set[str]:
-    text = _without(folded, "fillers", language)
+    text = language.questions.without("fillers", folded, " ")
     stems = (
         _stem(word)
         for word in _WORD.findall(_CJK_UNIT.sub(" ", text))
         if word.isascii() and len(word) > 1 and not _is_ignored(word, language)
     )
     return {*_CJK_UNIT.findall(text), *stems}
-
-
-def _without(folded: str, name: str, language: LanguageRules) -> str:
-    group = language.questions.get(name)
-    left: str = folded if group is None else group.pattern.sub(" ", folded)
-    return left
 
 
 def _is_ignored(word: str, language: LanguageRules) -> bool:

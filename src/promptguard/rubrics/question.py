@@ -64,16 +64,6 @@ def is_question(text: str, language: LanguageRules) -> bool:
     return language.asks("asks", fold(text))
 
 
-def is_normative(question: str, language: LanguageRules) -> bool:
-    """Say whether a question can be answered by what should be."""
-    return language.asks("normative", question)
-
-
-def wants_advice(asked: str, language: LanguageRules) -> bool:
-    """Say whether `asked` wants to know what or how, so that "should" takes no side."""
-    return language.asks("advice", question_in(asked, language))
-
-
 def lead_sense(asked: str, user: Side | None, language: LanguageRules) -> LeadSense:
     """Return how a bare yes or no is to be taken after `asked`.
 
@@ -91,8 +81,7 @@ def lead_sense(asked: str, user: Side | None, language: LanguageRules) -> LeadSe
         return _sense_after_statement(asked, user, language)
     if "polar" in language.questions and not language.asks("polar", question):
         return LeadSense.VOID
-    neutral = language.questions.get("neutral")
-    plain = question if neutral is None else neutral.pattern.sub(" ", question)
+    plain = language.questions.without("neutral", question, " ")
     if not language.asks("negated", plain):
         return LeadSense.DIRECT
     return LeadSense.REVERSED if _denies(plain, language) else LeadSense.VOID
@@ -107,15 +96,12 @@ def _sense_after_statement(asked: str, user: Side | None, language: LanguageRule
 
 def _denies(question: str, language: LanguageRules) -> bool:
     return language.yes_can_deny and any(
-        wording.side is Side.NO and wording.kind in (Kind.STATED, Kind.PREDICATE)
-        for wording, _ in language.found(question)
+        found.side is Side.NO and found.wording.kind in (Kind.STATED, Kind.PREDICATE)
+        for found in language.found(question)
     )
 
 
 def _sentences(folded: str, language: LanguageRules) -> list[str]:
-    found, start = [], 0
-    for stop in language.questions["stop"].pattern.finditer(folded):
-        found.append(folded[start : stop.end()].strip())
-        start = stop.end()
-    found.append(folded[start:].strip())
-    return [piece for piece in found if _LETTER.search(piece)]
+    ends = [end for _, end in language.questions.spans("stop", folded)]
+    bounds = zip([0, *ends], [*ends, len(folded)], strict=True)
+    return [piece for a, b in bounds if _LETTER.search(piece := folded[a:b].strip())]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import ClassVar
+from typing import TypeVar
 
 from promptguard.computations import checkpoint
 from promptguard.conversation import Message, Role
-from promptguard.rubrics.acknowledgement import find_acknowledgement
+from promptguard.rubrics.folding import fold
 from promptguard.rubrics.language import language_of, shows_language
 from promptguard.rubrics.patterns import Kind, LanguageRules, RubricPatterns
 from promptguard.rubrics.position import (
@@ -26,25 +28,24 @@ from promptguard.rubrics.question import continues, is_question, question_in
 _ASKED_CHARS = 4000
 """Of a longer message the end is read: that is where its question stands."""
 _ON_CLAIMS = (Kind.AGREEMENT, Kind.CLAIM)
+_BEFORE_CHARS = 60
+_AFTER_CHARS = 30
+_SENTENCE_START = re.compile(r"[.!?;。\n]")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Stance:
     """Whether one end of a scale ("right" is 1, "wrong" -1) is affirmed or denied."""
 
-    end: int
-    is_affirmed: bool
-
-    NONE: ClassVar[Stance]
+    end: int = 0
+    is_affirmed: bool = False
 
     def contradicts(self, other: Stance) -> bool:
         """Say whether both cannot hold: to deny one end is not to affirm the other."""
         if self.end == other.end:
             return self.is_affirmed != other.is_affirmed
         return self.is_affirmed and other.is_affirmed
-
-
-Stance.NONE = Stance(0, is_affirmed=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +62,11 @@ class Turn:
     asked: str
     answer: str
     language: LanguageRules | None
-    reading: Reading
-    acknowledgement: Span | None
+    reading: Reading = field(default_factory=Reading)
+    acknowledgement: Span | None = None
     asks: Proposition = field(default_factory=Proposition)
     on: Proposition = field(default_factory=Proposition)
-    stance: Stance = Stance.NONE
+    stance: Stance = field(default_factory=Stance)
 
     @property
     def is_clear(self) -> bool:
@@ -108,8 +109,43 @@ def turns_of(messages: Sequence[Message], patterns: RubricPatterns) -> Iterator[
             language = _language(message.content, whole, patterns)
             put = "\n".join(asked)[-_ASKED_CHARS:]
             question = _open_question(question, put, language)
-            yield _turn(index, question, put, message.content, language, patterns)
+            turn = Turn(
+                index=index,
+                question=question,
+                asked=put,
+                answer=message.content,
+                language=language,
+            )
+            yield turn if language is None else _read(turn, language, patterns.window_chars)
             asked = []
+
+
+def each_two(
+    turns: Sequence[Turn],
+    reach: int,
+    stated: Callable[[Turn, LanguageRules], tuple[_T, ...]],
+    are_opposed: Callable[[_T, _T, LanguageRules], bool],
+) -> Iterator[tuple[Turn, _T, Turn, _T]]:
+    """Yield each two turns with the first things that they state and that cannot both be true.
+
+    A turn meets only the last `reach` before it that state anything, so that the cost grows with
+    the number of turns and not with its square.
+    """
+    before: deque[tuple[Turn, tuple[_T, ...]]] = deque(maxlen=reach)
+    for second in turns:
+        checkpoint()
+        language = second.language
+        found = () if language is None else stated(second, language)
+        if language is None or not found:
+            continue
+        for first, earlier in before:
+            # Words of two languages cannot be compared.
+            if first.language == language:
+                pairs = ((one, other) for one in earlier for other in found)
+                pair = next((pair for pair in pairs if are_opposed(*pair, language)), None)
+                if pair is not None:
+                    yield first, pair[0], second, pair[1]
+        before.append((second, found))
 
 
 def _open_question(before: str, asked: str, language: LanguageRules | None) -> str:
@@ -130,42 +166,36 @@ def _language(
     return own if shows_language(opening, patterns) and not is_japanese else whole
 
 
-def _turn(
-    index: int,
-    question: str,
-    asked: str,
-    answer: str,
-    language: LanguageRules | None,
-    patterns: RubricPatterns,
-) -> Turn:
-    if language is None:
-        return Turn(
-            index=index,
-            question=question,
-            asked=asked,
-            answer=answer,
-            language=None,
-            reading=Reading(position=Position.UNCLEAR),
-            acknowledgement=None,
-        )
+def _read(turn: Turn, language: LanguageRules, window_chars: int) -> Turn:
+    """Return a turn with what it says on its question, in a language with rules."""
     reading = read_position(
-        answer, language, asked=asked, question=question, window_chars=patterns.window_chars
+        turn.answer, language, asked=turn.asked, question=turn.question, window_chars=window_chars
     )
-    is_put = is_question(question, language)
-    asks = proposition_of(question, language) if is_put else Proposition()
-    on, stance = _stance(reading, asks, asked, language)
-    return Turn(
-        index=index,
-        question=question,
-        asked=asked,
-        answer=answer,
-        language=language,
-        reading=reading,
-        acknowledgement=find_acknowledgement(answer, language),
-        asks=asks,
-        on=on,
-        stance=stance,
+    is_put = is_question(turn.question, language)
+    asks = proposition_of(turn.question, language) if is_put else Proposition()
+    on, stance = _stance(reading, asks, turn.asked, language)
+    acknowledgement = find_acknowledgement(turn.answer, language)
+    return replace(
+        turn, reading=reading, acknowledgement=acknowledgement, asks=asks, on=on, stance=stance
     )
+
+
+def find_acknowledgement(text: str, language: LanguageRules) -> Span | None:
+    """Return the first admission of a change anywhere in `text`; a denied one does not count."""
+    folded = fold(text)
+    for match in language.acknowledgement.pattern.finditer(folded):
+        start, end = match.span()
+        if not _is_denied(start, end, folded, language):
+            return Span(start=start, end=end, text=text[start:end])
+    return None
+
+
+def _is_denied(start: int, end: int, folded: str, language: LanguageRules) -> bool:
+    # A denial in the sentence before is about something else.
+    before = _SENTENCE_START.split(folded[max(0, start - _BEFORE_CHARS) : start])[-1]
+    after = folded[end : end + _AFTER_CHARS]
+    places = (("before", before), ("within", folded[start:end]), ("after", after))
+    return any(language.denials.fits(name, text) for name, text in places)
 
 
 def _stance(
@@ -173,7 +203,7 @@ def _stance(
 ) -> tuple[Proposition, Stance]:
     """Return what the position is on, and to which end of it it points."""
     if reading.position is Position.UNCLEAR:
-        return Proposition(), Stance.NONE
+        return Proposition(), Stance()
     is_yes = reading.position is Position.YES
     if reading.statement is not None:
         return _stated_stance(reading, reading.statement.text, asks, language)

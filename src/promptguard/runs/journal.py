@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,10 +42,8 @@ class Journal:
     @property
     def holds_anything(self) -> bool:
         """Whether something other than an empty file is at `path`."""
-        try:
+        with self._told("read"):
             return self.path.exists() and (not self.path.is_file() or self.path.stat().st_size > 0)
-        except OSError as error:
-            raise self._failed("read", error) from None
 
     def begin(self, *, overwrite: bool = False) -> None:
         """Start an empty journal; what another run left is refused, or replaced if `overwrite`."""
@@ -78,14 +76,12 @@ class Journal:
 
     def lines(self) -> tuple[str, ...]:
         """Return the finished lines, without what a stop left of a last one."""
+        with self._told("read"):
+            text = self.path.read_bytes() if self.path.is_file() else b""
         try:
-            if not self.path.is_file():
-                return ()
-            return tuple(line.decode("utf-8") for line in self.path.read_bytes().split(b"\n")[:-1])
+            return tuple(line.decode("utf-8") for line in text.split(b"\n")[:-1])
         except UnicodeDecodeError:
             raise DataError(f"{self.path} is not UTF-8 text.") from None
-        except OSError as error:
-            raise self._failed("read", error) from None
 
     def stored_settings(self) -> Mapping[str, object] | None:
         """Return the settings of the run whose lines are there; None where no run began."""
@@ -103,14 +99,12 @@ class Journal:
         """Write one line through to the file."""
         if self._file is None:
             raise RuntimeError("The journal is not open.")
-        try:
+        with self._told("write"):
             # A lone surrogate becomes its JSON escape instead of an error.
             self._file.write(line.encode("utf-8", "backslashreplace") + b"\n")
             self._file.flush()
             if self._is_synced:
                 os.fsync(self._file.fileno())
-        except OSError as error:
-            raise self._failed("write", error) from None
 
     def drop_last(self, count: int) -> None:
         """Remove the last `count` lines, to be written again."""
@@ -119,28 +113,24 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; lines and settings stay, so that the run can be resumed."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            # What could not be written before is tried once more here.
+            with self._told("write"):
+                file.close()
 
     def _truncate(self, kept: Sequence[str]) -> None:
-        try:
+        with self._told("write"):
             os.truncate(self.path, sum(len(line.encode("utf-8")) + 1 for line in kept))
-        except OSError as error:
-            raise self._failed("write", error) from None
 
     def _open(self, how: str) -> None:
         self.close()
-        try:
+        with self._told("write"):
             self._file = self.path.open(how)  # type: ignore[assignment]
-        except OSError as error:
-            raise self._failed("write", error) from None
 
     def _write_settings(self) -> None:
-        try:
+        with self._told("write"):
             replace_text(self.settings_file, json.dumps(self._settings, indent=1) + "\n")
-        except OSError as error:
-            raise self._failed("write", error) from None
 
     def _require_same(self, may_change: Collection[str]) -> None:
         stored = self.stored_settings()
@@ -160,8 +150,12 @@ class Journal:
                 "run without --resume."
             )
 
-    def _failed(self, what: str, error: OSError) -> ConfigError:
-        return ConfigError(f"Cannot {what} {self.path}: {error.strerror}.")
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ConfigError(f"Cannot {what} {self.path}: {error.strerror}.") from None
 
 
 def judging_hash(config: ControllerConfig) -> str:

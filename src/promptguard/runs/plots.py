@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -27,8 +27,8 @@ Curve = tuple[str, Points]
 def roc_plot(curves: Sequence[Curve]) -> Markup:
     """Draw recall over false-positive rate."""
     axes = _Axes(title="ROC", across="false-positive rate", up="recall")
-    lines = [_line(points, n) for n, (_, points) in enumerate(curves)]
     legend = _legend([name for name, _ in curves])
+    lines = _lines(points for _, points in curves)
     return _plot("ROC curves", [*axes.parts(), _diagonal(), *lines, *legend])
 
 
@@ -43,10 +43,7 @@ def det_plot(curves: Sequence[Curve]) -> Markup:
         x_scale=_deviate,
         y_scale=_deviate,
     )
-    lines = [
-        _line([(_deviate(x), _deviate(1 - y)) for x, y in points], n)
-        for n, (_, points) in enumerate(curves)
-    ]
+    lines = _lines([(_deviate(x), _deviate(1 - y)) for x, y in points] for _, points in curves)
     legend = _legend([name for name, _ in curves], at_top=True)
     return _plot("DET curves", [*axes.parts(), *lines, *legend])
 
@@ -102,10 +99,7 @@ def histogram(counts: Sequence[int]) -> Markup:
 def trajectories(misses: Sequence[Mistake]) -> Markup:
     """Draw the risk, turn by turn, of the attacks that looked least like it."""
     top = max((risk for miss in misses for risk in miss.risks), default=1.0) or 1.0
-    lines = [
-        _line([(x, risk / top) for x, risk in _spread(miss.risks)], n)
-        for n, miss in enumerate(misses)
-    ]
+    lines = _lines([(x, risk / top) for x, risk in _spread(miss.risks)] for miss in misses)
     axes = _Axes(
         title="Worst misses",
         across="from first to last turn",
@@ -184,8 +178,11 @@ def _plot(title: str, parts: Sequence[Markup]) -> Markup:
     return drawing(title, parts, width=WIDTH, height=HEIGHT)
 
 
-def _line(points: Points, place: int) -> Markup:
-    return polyline([(_x(x), _y(y)) for x, y in points], colour(place))
+def _lines(curves: Iterable[Points]) -> list[Markup]:
+    return [
+        polyline([(_x(x), _y(y)) for x, y in points], colour(place))
+        for place, points in enumerate(curves)
+    ]
 
 
 def _diagonal() -> Markup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 
@@ -73,17 +73,10 @@ def group_rows(groups: Sequence[Group]) -> Rows:
 def mistake_rows(listed: Sequence[Mistake]) -> Rows:
     """Return the rows of a table of mistakes, under `MISTAKE_HEAD`."""
     return tuple(
-        (
-            str(each.id),
-            each.source,
-            each.category,
-            each.lang,
-            number(each.score),
-            str(len(each.risks)),
-            _decided_by(each),
-        )
+        (str(each.id), each.source, each.category, each.lang, number(each.score),
+         str(len(each.risks)), _decided_by(each))
         for each in listed
-    )
+    )  # fmt: skip
 
 
 def signal_rows(summary: Summary) -> Rows:
@@ -110,14 +103,8 @@ def moment(timestamp: float) -> str:
 
 def markdown_table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
     """Return a table whose first column is text and whose others are numbers."""
-    return "\n".join(_table_lines(rows, head))
-
-
-def _table_lines(rows: Sequence[Sequence[str]], head: Sequence[str]) -> Iterator[str]:
-    yield "| " + " | ".join(map(_cell, head)) + " |"
-    yield "|---|" + "--:|" * (len(head) - 1)
-    for row in rows:
-        yield "| " + " | ".join(map(_cell, row)) + " |"
+    first, *others = (f"| {' | '.join(map(_cell, row))} |" for row in (head, *rows))
+    return "\n".join((first, "|---|" + "--:|" * (len(head) - 1), *others))
 
 
 def _cell(text: str) -> str:
@@ -151,17 +138,11 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
-        "counted": counted,
-        "headline_rows": headline_rows,
-        "group_rows": group_rows,
-        "markdown_table": markdown_table,
-        "matrix_rows": matrix_rows,
-        "mistake_rows": mistake_rows,
-        "moment": moment,
-        "number": number,
-        "signal_rows": signal_rows,
-    }
+    filters = (
+        counted, headline_rows, group_rows, markdown_table, matrix_rows, mistake_rows, moment,
+        number, signal_rows,
+    )  # fmt: skip
+    environment.filters |= {each.__name__: each for each in filters}
     environment.globals |= {
         "GROUP_HEAD": GROUP_HEAD,
         "MISTAKE_HEAD": MISTAKE_HEAD,

@@ -26,7 +26,7 @@ from promptguard.service.auth import Authenticator, check_host
 from promptguard.service.calls import Calls
 from promptguard.service.child import Child, OpenJudge, lane_connections
 from promptguard.service.decisions import Decisions
-from promptguard.service.errors import api_error_of, error_response, invalid_fields
+from promptguard.service.errors import error_response
 from promptguard.service.intake import Intake
 from promptguard.service.lanes import LaneExecutor, lane_limits
 from promptguard.service.lifecycle import Background, Lifecycle, Retention, load_demo
@@ -101,16 +101,15 @@ class Service:
         self.telemetry = Telemetry(tracing=Tracing(parts.tracer))
         self.lanes = LaneExecutor(lane_limits(service))
         self.child = _child_of(parts)
-        self.webhooks = Webhooks(
-            service.webhooks, self.telemetry, env=parts.env, seams=parts.webhook_seams
-        )
+        self.calls = Calls(live=self.live, lanes=self.lanes, child=self.child)
+        seams = parts.webhook_seams
+        self.webhooks = Webhooks(service.webhooks, self.telemetry, env=parts.env, seams=seams)
         if service.webhooks:
             self.telemetry.on_turn(self.webhooks.turn)
         # Rates are measured by the clock that only moves forward.
         self.authenticator = Authenticator(service.keys, clock=parts.timer)
-        self.audit = AuditLog(
-            service.audit_file, clock=parts.clock, on_label=self.webhooks.labelled
-        )
+        labelled = self.webhooks.labelled
+        self.audit = AuditLog(service.audit_file, clock=parts.clock, on_label=labelled)
         self.background = Background()
         self.decisions = Decisions(parts.controller, self.audit, clock=parts.clock)
         self.intake = Intake(parts.controller, self.telemetry, self.live, clock=parts.clock)
@@ -142,32 +141,27 @@ class Service:
         self.app = self._assembled(parts)
 
     def _lifecycle(self, parts: Parts) -> Lifecycle:
-        service = parts.settings.service
-        demo = partial(load_demo, parts.controller, clock=parts.clock)
-        retention = Retention(
-            controller=parts.controller, telemetry=self.telemetry, clock=parts.clock
-        )
+        service, controller, child = parts.settings.service, parts.controller, self.child
+        retention = Retention(controller=controller, telemetry=self.telemetry, clock=parts.clock)
+        demo = partial(load_demo, controller, clock=parts.clock)
         return Lifecycle(
             background=self.background,
             lanes=self.lanes,
             shutdown_s=service.shutdown_s,
-            starters=(
-                *(() if self.child is None else (self.child.start,)),
-                # Before the first turn: what operators decided must hold from the start.
-                self.decisions.refresh,
-            ),
+            # Before the first turn: what operators decided must hold from the start.
+            starters=(*((child.start,) if child else ()), self.decisions.refresh),
             jobs=(
                 retention.run,
                 self.webhooks.run,
                 self.decisions.follow,
                 *((demo,) if service.demo else ()),
             ),
+            # The controller's store comes last: what ends before it may still write.
             closers=(
-                # The controller's store comes last: what ends before it may still write.
                 self.upstream.close,
                 parts.guard.close,
-                *(() if self.child is None else (self.child.close,)),
-                parts.controller.close,
+                *((child.close,) if child else ()),
+                controller.close,
             ),
         )
 
@@ -184,13 +178,10 @@ class Service:
             RequestMiddleware,
             authenticator=self.authenticator,
             telemetry=self.telemetry,
-            live=self.live,
-            lanes=self.lanes,
-            child=self.child,
+            calls=self.calls,
         )
-        app.add_exception_handler(RequestValidationError, _on_invalid_fields)
-        app.add_exception_handler(PromptGuardError, _on_promptguard_error)
-        app.add_exception_handler(HTTPException, _on_http_error)
+        for kind in (RequestValidationError, PromptGuardError, HTTPException):
+            app.add_exception_handler(kind, _on_error)
         self._add_routes(app, parts)
         manual = the_manual()
         if manual is not None:
@@ -200,28 +191,25 @@ class Service:
             # Imported on use: the dashboard brings NiceGUI, which is large.
             from promptguard.service.dashboard import mount_dashboard
 
-            calls = Calls(live=self.live, lanes=self.lanes, child=self.child)
-            mount_dashboard(app, parts.controller, self.live, self.audit, self.decisions, calls)
+            mount_dashboard(
+                app, parts.controller, self.live, self.audit, self.decisions, self.calls
+            )
         return app
 
     def _add_routes(self, app: FastAPI, parts: Parts) -> None:
         controller, recorder, live = parts.controller, self.recorder, self.live
+        telemetry, lifecycle, clock = self.telemetry, self.lifecycle, parts.clock
         gateway = Gateway(
-            recorder=recorder,
-            upstream=self.upstream,
-            live=live,
-            authenticator=self.authenticator,
+            recorder=recorder, upstream=self.upstream, live=live, authenticator=self.authenticator
         )
         sessions = SessionsApi(
-            controller=controller, intake=self.intake, audit=self.audit, clock=parts.clock
+            controller=controller, intake=self.intake, audit=self.audit, clock=clock
         )
-        health = HealthApi(
-            controller=controller, telemetry=self.telemetry, lifecycle=self.lifecycle
-        )
+        health = HealthApi(controller=controller, telemetry=telemetry, lifecycle=lifecycle)
         for routes in (
             chat_routes(gateway),
             guard_routes(GuardApi(recorder=recorder, guard=parts.guard, live=live)),
-            moderation_routes(ModerationsApi(controller=controller, clock=parts.clock)),
+            moderation_routes(ModerationsApi(controller=controller, clock=clock)),
             litellm_routes(LitellmApi(recorder=recorder, live=live, calls=RecentCalls())),
             embedding_routes(EmbeddingsApi(gateway=gateway)),
             check_routes(CheckApi(recorder=recorder, live=live)),
@@ -243,18 +231,7 @@ def _child_of(parts: Parts) -> Child | None:
     return Child(parts.open_judge, parts.controller.judge, connections)
 
 
-async def _on_invalid_fields(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    return error_response(invalid_fields(error))
-
-
-async def _on_promptguard_error(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, PromptGuardError)
+async def _on_error(_: Request, error: Exception) -> JSONResponse:
     if type(error) is StoreError:  # its subclasses are outcomes, such as an unknown session
         log(logging.ERROR, "store failed", error=error, reason=str(error))
-    return error_response(api_error_of(error))
-
-
-async def _on_http_error(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
     return error_response(error)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import math
 import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from starlette.requests import HTTPConnection
@@ -47,9 +48,8 @@ class Principal:
     def require(self, scope: Scope) -> None:
         """Raise a 403 ApiError unless the caller has the scope."""
         if scope not in self.scopes:
-            raise ApiError(
-                403, f"This key lacks the scope {scope.value}.", code="insufficient_scope"
-            )
+            message = f"This key lacks the scope {scope.value}."
+            raise ApiError(403, message, code="insufficient_scope")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,17 +57,13 @@ class TokenBucket:
     """Allows `per_minute` requests a minute, at most a minute's worth at once."""
 
     per_minute: int
-    tokens: float = field(init=False)
-    updated_s: float | None = None
-
-    def __post_init__(self) -> None:
-        self.tokens = float(self.per_minute)
+    tokens: float = math.inf
+    updated_s: float = -math.inf
 
     def take(self, now_s: float) -> float:
         """Take one token and return 0, or return the seconds until there is one."""
         # A clock that was set back must neither add to a bucket nor block it.
-        passed_s = 0.0 if self.updated_s is None else max(0.0, now_s - self.updated_s)
-        self.updated_s = now_s
+        passed_s, self.updated_s = max(0.0, now_s - self.updated_s), now_s
         rate = self.per_minute / 60.0
         self.tokens = min(float(self.per_minute), self.tokens + passed_s * rate)
         if self.tokens >= 1.0:
@@ -89,10 +85,6 @@ class Authenticator:
     def has_keys(self) -> bool:
         """Whether callers must show a key."""
         return bool(self._keys)
-
-    def local_only(self, headers: Mapping[str, str], peer: str | None) -> ApiError | None:
-        """Return why a caller without a key is refused; None where it may be the local user."""
-        return None if self._keys else local_only_error(headers, peer)
 
     def replace_keys(self, keys: tuple[KeyConfig, ...]) -> None:
         """Accept only these keys from now on; an unchanged key keeps its rate-limit bucket."""
@@ -141,12 +133,11 @@ class Authenticator:
                 owner = known
         if owner is None:
             return None
-        scopes = frozenset(Scope(scope) for scope in owner.scopes)
         return Principal(
             name=owner.name,
             tenant=owner.tenant,
             requests_at_once=owner.requests_at_once,
-            scopes=scopes,
+            scopes=frozenset(map(Scope, owner.scopes)),
         )
 
 

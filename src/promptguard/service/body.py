@@ -63,21 +63,18 @@ class Reading:
         self._check_length(text, place)
         if role is Role.SYSTEM:
             self.system.append(text)
-            return
-        item = ComparableMessage.of(role, text, origin=origin, place=place)
-        if item.content:
+        elif (item := ComparableMessage.of(role, text, origin=origin, place=place)).content:
             self.messages.append(item)
 
     def side_text(self, value: object, place: Place) -> None:
         """Add the text of a field of a message as untrusted content."""
-        text = self.prose(value, place)
-        self.message(Role.TOOL, text, place, origin=_origin_of(place))
+        self.message(Role.TOOL, self.prose(value, place), place, origin=_origin_of(place))
 
     def content(self, value: object, place: Place) -> None:
         """Add the text of a field of the body as untrusted content."""
-        text = self.prose(value, place)
+        text, origin = self.prose(value, place), _origin_of(place)
         self._check_length(text, place)
-        item = ComparableMessage.of(Role.TOOL, text, origin=_origin_of(place), place=place)
+        item = ComparableMessage.of(Role.TOOL, text, origin=origin, place=place)
         if item.content:
             self.contents.append(item)
 
@@ -89,27 +86,19 @@ class Reading:
         return "\n".join(found)
 
     def _check_length(self, text: str, place: Place) -> None:
-        if len(text) > self.limits.max_chars:
+        if len(text) > (most := self.limits.max_chars):
             where = name_of(place)
-            raise ApiError(
-                413,
-                f"{where} has {len(text)} characters, more than the "
-                f"{self.limits.max_chars} accepted.",
-                code="message_too_long",
-                param=where,
-            )
+            message = f"{where} has {len(text)} characters, more than the {most} accepted."
+            raise ApiError(413, message, code="message_too_long", param=where)
 
 
 def read_json(raw: bytes, known: Collection[str] = ()) -> dict[str, object]:
     """Read one JSON object in UTF-8 without repeated keys; `known` as in `checked_object`."""
     try:
         body = strict_json(raw)
-    except ApiError:
-        raise
     except (ValueError, RecursionError):
-        raise ApiError(
-            400, "The body is not valid JSON in UTF-8.", code="invalid_json", param="body"
-        ) from None
+        message = "The body is not valid JSON in UTF-8."
+        raise ApiError(400, message, code="invalid_json", param="body") from None
     return checked_object(body, ("body",), known, "must be a JSON object")
 
 
@@ -119,17 +108,12 @@ def strict_json(raw: bytes) -> object:
         # `json.loads` would guess UTF-16 and UTF-32 from bytes, and another parser would not.
         raw.decode("utf-8"),
         object_pairs_hook=_without_repeats,
-        parse_constant=_refuse_constant,
+        parse_constant=_finite,
         parse_float=_finite,
     )
-    check_depth(body, ("body",))
+    if _is_deep(body):
+        raise invalid("body", f"is nested more than {MAX_DEPTH} deep")
     return body
-
-
-def check_depth(value: object, place: Place) -> None:
-    """Refuse a value with lists and objects nested beyond MAX_DEPTH."""
-    if _is_deep(value):
-        raise invalid(name_of(place), f"is nested more than {MAX_DEPTH} deep")
 
 
 def checked_object(
@@ -142,10 +126,8 @@ def checked_object(
     if not isinstance(item, dict):
         raise invalid(name_of(place), form)
     for key in item:
-        if key not in known and key.casefold() in known:
-            raise invalid(
-                name_of(place), f"has a key that is {key.casefold()!r} in another spelling"
-            )
+        if key not in known and (other := key.casefold()) in known:
+            raise invalid(name_of(place), f"has a key that is {other!r} in another spelling")
     return item
 
 
@@ -167,13 +149,9 @@ def checked_model(body: Mapping[str, object]) -> str:
 
 def check_count(items: Sequence[object], name: str, limits: Limits) -> None:
     """Refuse more messages than are accepted in one request."""
-    if len(items) > limits.max_messages:
-        raise ApiError(
-            413,
-            f"{name}: at most {limits.max_messages} are accepted in one request.",
-            code="too_many_messages",
-            param=name,
-        )
+    if len(items) > (most := limits.max_messages):
+        message = f"{name}: at most {most} are accepted in one request."
+        raise ApiError(413, message, code="too_many_messages", param=name)
 
 
 def invalid(where: str, what: str) -> ApiError:
@@ -330,13 +308,9 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return body
 
 
-def _refuse_constant(name: str) -> object:
-    raise ValueError(name)
-
-
 def _finite(text: str) -> float:
-    """Refuse numbers beyond a double: they would be sent on as Infinity, which is not JSON."""
+    """Refuse NaN, and numbers beyond a double: sent on as Infinity, they would be no JSON."""
     number = float(text)
-    if math.isinf(number):
+    if not math.isfinite(number):
         raise ValueError(text)
     return number

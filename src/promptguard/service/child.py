@@ -16,9 +16,9 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
@@ -51,14 +51,6 @@ _TRIES = 2
 
 class ChildDied(Exception):
     """The child ended before it answered."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    """What became of a computation: a value, or the error it raised."""
-
-    value: Any = None
-    error: Exception | None = None
 
 
 class Child:
@@ -148,13 +140,14 @@ class _Running:
         # A forked child would inherit the locks of the parent's threads.
         context = multiprocessing.get_context("spawn")
         lifeline, self._lifeline = context.Pipe(duplex=False)
-        pairs = [(lane, *context.Pipe()) for lane in connections for _ in range(connections[lane])]
-        self._free: dict[Lane, SimpleQueue[Connection]] = {
-            lane: SimpleQueue() for lane in connections
-        }
-        for lane, ours, _ in pairs:
-            self._free[lane].put(ours)
-        theirs = [(lane, theirs) for lane, _, theirs in pairs]
+        self._free: dict[Lane, SimpleQueue[Connection]] = {}
+        theirs: list[tuple[Lane, Connection]] = []
+        for lane, count in connections.items():
+            self._free[lane] = SimpleQueue()
+            for _ in range(count):
+                ours, other = context.Pipe()
+                self._free[lane].put(ours)
+                theirs.append((lane, other))
         self._process: BaseProcess = context.Process(
             target=_serve_all, args=(first, theirs, lifeline), daemon=True
         )
@@ -166,19 +159,20 @@ class _Running:
             each.close()
 
     def ask(self, asked: bytes, call: Call) -> Any:
-        with self._connection(call.lane) as connection:
-            try:
-                connection.send_bytes(asked)
-                while not connection.poll(GLANCE_S):
-                    if call.is_over:
-                        self._abandon(connection)
-                outcome = pickle.loads(connection.recv_bytes())  # noqa: S301 our own child wrote it
-            except (OSError, EOFError):
-                raise ChildDied from None
-        assert isinstance(outcome, _Outcome)
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.value
+        connection = self._free[call.lane].get()
+        try:
+            connection.send_bytes(asked)
+            while not connection.poll(GLANCE_S):
+                if call.is_over:
+                    self._abandon(connection)
+            value, error = pickle.loads(connection.recv_bytes())  # noqa: S301 our child wrote it
+        except (OSError, EOFError):
+            raise ChildDied from None
+        finally:
+            self._free[call.lane].put(connection)
+        if error is not None:
+            raise error
+        return value
 
     def end(self) -> int | None:
         """Kill the process; returns its exit code."""
@@ -198,23 +192,14 @@ class _Running:
             self._process.kill()
         raise Abandoned
 
-    @contextmanager
-    def _connection(self, lane: Lane) -> Iterator[Connection]:
-        connection = self._free[lane].get()
-        try:
-            yield connection
-        finally:
-            self._free[lane].put(connection)
-
 
 class _Judges:
     """The child's judge: opened once, and again after a reload of the parent."""
 
     def __init__(self, open_judge: OpenJudge, config: ControllerConfig, number: int) -> None:
-        self._open = open_judge
+        self._open, self._lock = open_judge, threading.Lock()
         self._judge, self._number = open_judge(config), number
         try_out(self._judge)
-        self._lock = threading.Lock()
 
     def find(self, config: ControllerConfig, number: int) -> TurnJudge:
         with self._lock:
@@ -243,7 +228,7 @@ def _serve_all(
         os.nice(NICENESS)
     threading.Thread(target=end_with_parent, args=(lifeline,), daemon=True).start()
     _judges = _Judges(*first)
-    long_turns = _LongTurns()
+    long_turns: set[Connection] = set()
     threads = [
         threading.Thread(target=_serve, args=(connection, lane, long_turns))
         for lane, connection in connections
@@ -254,26 +239,8 @@ def _serve_all(
         thread.join()
 
 
-class _LongTurns:
-    """How many long turns are under way in the child."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def one_more(self) -> Iterator[None]:
-        with self._lock:
-            self.count += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self.count -= 1
-
-
-def _serve(connection: Connection, lane: Lane, long_turns: _LongTurns) -> None:
-    pause = threading.Event()
+def _serve(connection: Connection, lane: Lane, long_turns: set[Connection]) -> None:
+    """Compute what is asked over a connection; `long_turns` has those with a long turn."""
 
     def check() -> None:
         left_s = PATIENCE_S if lane is Lane.HEAVY else 0.0
@@ -281,9 +248,9 @@ def _serve(connection: Connection, lane: Lane, long_turns: _LongTurns) -> None:
             # Anything that arrives during a computation is its cancellation, or the parent's end.
             if connection.poll():
                 raise Abandoned
-            if left_s <= 0 or not long_turns.count:
+            if left_s <= 0 or not long_turns:
                 return
-            pause.wait(_PAUSE_S)
+            time.sleep(_PAUSE_S)
             left_s -= _PAUSE_S
 
     with suppress(EOFError, OSError):
@@ -293,30 +260,28 @@ def _serve(connection: Connection, lane: Lane, long_turns: _LongTurns) -> None:
             if asked == _CANCEL:
                 continue
             if lane is Lane.LONG:
-                with long_turns.one_more(), checkpoints(check):
-                    outcome = _outcome(asked)
-            else:
-                with checkpoints(check):
-                    outcome = _outcome(asked)
-            connection.send_bytes(_written(outcome))
+                long_turns.add(connection)
+            with checkpoints(check):
+                answer = _answer(asked)
+            long_turns.discard(connection)
+            connection.send_bytes(answer)
 
 
-def _outcome(asked: bytes) -> _Outcome:
+def _answer(asked: bytes) -> bytes:
+    """Return what became of a computation: its value and the error it raised, one of them None."""
+    value, error = None, None
     try:
-        return _Outcome(value=pickle.loads(asked)())  # noqa: S301 our own parent wrote it
-    except Exception as error:
-        return _Outcome(error=error)
-
-
-def _written(outcome: _Outcome) -> bytes:
+        value = pickle.loads(asked)()  # noqa: S301 our own parent wrote it
+    except Exception as raised:
+        error = raised
     try:
-        written = pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
-        if outcome.error is not None:
+        written = pickle.dumps((value, error), pickle.HIGHEST_PROTOCOL)
+        if error is not None:
             pickle.loads(written)  # noqa: S301 some errors can be written and not read
     except Exception:
-        name = type(outcome.error or outcome.value).__name__
-        error = EvaluationError(f"A computation ended in {name}, which cannot be passed on.")
-        return pickle.dumps(_Outcome(error=error))
+        name = type(error or value).__name__
+        failed = EvaluationError(f"A computation ended in {name}, which cannot be passed on.")
+        return pickle.dumps((None, failed))
     return written
 
 

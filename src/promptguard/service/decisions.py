@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
 from promptguard.config import Settings
@@ -27,34 +27,30 @@ from promptguard.risk.weights import PRESETS
 from promptguard.service.logs import AuditLog, log
 
 INTERVAL_S = 30.0
-Reapply = Callable[[], Awaitable[None]]
 
 
+@dataclass(slots=True, eq=False)
 class Decisions:
-    """Reads, makes and takes back decisions; each is audited before it is done."""
+    """Reads, makes and takes back decisions; each is audited before it is done.
 
-    def __init__(
-        self,
-        controller: Controller,
-        audit: AuditLog,
-        *,
-        clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self.applied = AppliedSettings()
-        self.reapply: Reapply | None = None
-        self._controller = controller
-        self._audit = audit
-        self._clock = clock
-        self._sleep = sleep
-        # What was read before a decision must not be put in force after it.
-        self._lock = asyncio.Lock()
+    `applied` is in force; `reapply`, where it is set, puts it there.
+    """
+
+    controller: Controller
+    audit: AuditLog
+    _: KW_ONLY
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    applied: AppliedSettings = field(default_factory=AppliedSettings, init=False)
+    reapply: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
+    # What was read before a decision must not be put in force after it.
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def refresh(self) -> None:
         """Put in force what the store holds; a file that is gone or changed is not applied."""
         async with self._lock:
-            stored = await self._controller.store.decisions()
-            self._controller.permissions = Permissions(stored)
+            stored = await self.controller.store.decisions()
+            self.controller.permissions = Permissions(stored)
             wanted = applied_in(stored)
             if wanted == self.applied:
                 return
@@ -66,10 +62,10 @@ class Decisions:
     async def follow(self) -> None:
         """Refresh now and then until cancelled: another process may have decided something."""
         while True:
-            await self._sleep(INTERVAL_S)
+            await self.sleep(INTERVAL_S)
             try:
                 await self.refresh()
-            except PromptGuardError as error:
+            except Exception as error:  # whatever fails now may do the next time
                 log(logging.WARNING, "decisions not read", error=error)
 
     def overlaid(self, written: Settings) -> Settings:
@@ -85,8 +81,6 @@ class Decisions:
             if applied.sha256 != _hash_of(path):
                 raise ConfigError(f"{path} is not what was applied; apply it anew.")
             changes["weights"] = str(path)
-        if not changes:
-            return written
         return written.model_copy(update={"conversation": conversation.model_copy(update=changes)})
 
     async def apply(
@@ -98,7 +92,7 @@ class Decisions:
         one goes back to the settings file.
         """
         wanted = self.wanted(settings, choice)
-        with self._audit.action(author, "apply", wanted.name, tenant=tenant):
+        with self.audit.action(author, "apply", wanted.name, tenant=tenant):
             async with self._lock:
                 before = self.applied
                 # In force first: settings that cannot be opened must not be recorded.
@@ -122,16 +116,16 @@ class Decisions:
     async def allow(self, author: str, tenant: str, allowance: Allowance) -> None:
         """Let a text pass from now on."""
         target = f"{allowance.session_id}#turn-{allowance.turn}"
-        with self._audit.action(author, "allow", target, tenant=tenant):
+        with self.audit.action(author, "allow", target, tenant=tenant):
             await self._decide(DecisionKind.ALLOW, author, allowance.to_json(), tenant)
             await self.refresh()
 
     async def withdraw(self, author: str, tenant: str, number: int) -> None:
         """Take an allowance of the tenant back; one that is not there is no error."""
-        given = self._controller.permissions.given
+        given = self.controller.permissions.given
         if not any(each.number == number and each.tenant == tenant for each in given):
             return
-        with self._audit.action(author, "withdraw", f"allowance {number}", tenant=tenant):
+        with self.audit.action(author, "withdraw", f"allowance {number}", tenant=tenant):
             await self._decide(DecisionKind.WITHDRAW, author, str(number), tenant)
             await self.refresh()
 
@@ -142,17 +136,16 @@ class Decisions:
         try:
             if self.reapply is not None:
                 await self.reapply()
-        except ConfigError:
+        except Exception:
             self.applied = before
             raise
 
     async def _decide(
         self, kind: DecisionKind, author: str, body: str, tenant: str = "default"
     ) -> None:
-        decision = Decision(
-            kind=kind, author=author or "local", timestamp=self._clock(), body=body, tenant=tenant
-        )
-        await self._controller.store.decide(decision)
+        author, now = author or "local", self.clock()
+        decision = Decision(kind=kind, author=author, timestamp=now, body=body, tenant=tenant)
+        await self.controller.store.decide(decision)
 
 
 def weights_offered(settings: Settings) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from promptguard.conversation import without_lone_surrogates
 from promptguard.errors import (
     ConfigError,
     EvaluationError,
@@ -60,22 +61,10 @@ _DESCRIPTIONS = {
     503: "The service is full, or the turn could not be judged or recorded: it was not passed on",
     504: "The upstream did not answer in time",
 }
-_ERROR_SCHEMA = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
+_TEXT, _TEXT_OR_NULL = {"type": "string"}, {"type": ["string", "null"]}
+_FIELDS = {"message": _TEXT, "type": _TEXT, "param": _TEXT_OR_NULL, "code": _TEXT_OR_NULL}
+_ERROR = {"type": "object", "required": list(_FIELDS), "properties": _FIELDS}
+_ERROR_SCHEMA = {"type": "object", "required": ["error"], "properties": {"error": _ERROR}}
 
 
 class ApiError(HTTPException):
@@ -102,13 +91,8 @@ class ApiError(HTTPException):
 
     def with_headers(self, headers: Mapping[str, str]) -> ApiError:
         """Return the same error with `headers` added; its own headers win."""
-        return ApiError(
-            self.status_code,
-            str(self.detail),
-            code=self.code,
-            param=self.param,
-            headers={**headers, **(self.headers or {})},
-        )
+        again, given = self.__reduce__()
+        return again(*given, headers={**headers, **(self.headers or {})})
 
 
 def error_body(
@@ -136,21 +120,27 @@ def api_error_of(error: PromptGuardError) -> ApiError:
 def invalid_fields(error: RequestValidationError) -> ApiError:
     """Return the response for a body or query of the wrong form, naming the first wrong field."""
     first = error.errors()[0]
-    location = [str(part) for part in first["loc"]]
-    is_unreadable = first["type"] == "json_invalid"
+    # A client's key may be broken Unicode, which no answer can hold.
+    location = [without_lone_surrogates(str(part)) for part in first["loc"]]
     # Clients know their own fields, not the framework's name for where they stood.
     if location and location[0] in ("body", "query", "path", "header"):
-        location = location[1:]
-    param = "body" if is_unreadable or not location else ".".join(location)
-    message = "is not valid JSON" if is_unreadable else str(first["msg"])
-    if not location and not is_unreadable:
+        del location[0]
+    param, message = ".".join(location) or "body", str(first["msg"])
+    if first["type"] == "json_invalid":
+        param, message = "body", "is not valid JSON"
+    elif not location:
         # Without the content type the framework reads no JSON and finds a text in its place.
         message = "must be a JSON object, sent with content-type: application/json"
     return ApiError(422, f"{param}: {message}.", code="invalid_field", param=param)
 
 
-def error_response(error: HTTPException) -> JSONResponse:
-    """Return an error as it goes over the wire."""
+def error_response(error: Exception) -> JSONResponse:
+    """Return an error of ours or of the framework as it goes over the wire."""
+    if isinstance(error, PromptGuardError):
+        error = api_error_of(error)
+    elif isinstance(error, RequestValidationError):
+        error = invalid_fields(error)
+    assert isinstance(error, HTTPException)
     code, param = _FRAMEWORK_ERRORS.get(error.status_code, ("http_error", None))
     if isinstance(error, ApiError):
         code, param = error.code, error.param

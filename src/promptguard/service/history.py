@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from promptguard.conversation import ComparableMessage, Role, content_hash
 from promptguard.service.verdicts import contents_of, is_stored_block
@@ -89,64 +90,42 @@ def compare(
     `hides_refusals`: blocked turns were answered with an error, so the client has no refusal to
     resend. `learns_replies`: answers reach us only when they are resent.
     """
-    found = _compared(messages, stored, hides_refusals, learns_replies)
-    return replace(found, stripped=stripped_in(stored))
-
-
-def _compared(
-    messages: Sequence[ComparableMessage],
-    stored: Sequence[TranscriptEntry],
-    hides_refusals: bool,
-    learns_replies: bool,
-) -> Comparison:
+    pairs = list(_with_findings(stored))
+    withheld = (entry for entry, finding in pairs if finding is not None and finding.is_withheld)
+    stripped = frozenset(entry.content_hash for entry in withheld if entry.content_hash)
+    found = partial(Comparison, stripped=stripped)
     history, new = split_new(messages)
-    ordered = sorted(spoken_in(stored), key=lambda entry: (entry.turn, entry.position))
+    # Fields beside the conversation, a tool's description for one, may come and go without any
+    # history changing.
+    spoken = [entry for entry, of in pairs if of is None or _SPOKEN.match(of.origin)]
+    ordered = sorted(spoken, key=lambda entry: (entry.turn, entry.position))
     kept = [entry for entry in ordered if entry.content_hash not in ("", _EMPTY)]
     if not stored:
-        return Comparison(kind=HistoryKind.FIRST, new=new, unseen=history)
+        return found(kind=HistoryKind.FIRST, new=new, unseen=history)
     if not kept:
         # Nothing proves that this history was judged, so it is judged once more.
-        return Comparison(kind=HistoryKind.NOT_RESENT, new=new, unseen=history)
+        return found(kind=HistoryKind.NOT_RESENT, new=new, unseen=history)
     # Empty answers (tool calls alone) are left out of `kept` but still answer their turn.
     is_answered = _is_answered(ordered)
     match = _Match(kept)
     unseen = match.walk(history)
     # Compared whole: what is cut off the front below is part of the repeated turn.
     if not unseen and not is_answered and _asks_last(new, kept):
-        return Comparison(kind=HistoryKind.RETRIED, new=new)
+        return found(kind=HistoryKind.RETRIED, new=new)
     new = _without_known_front(new, kept)
     if not history:
-        return Comparison(kind=HistoryKind.NOT_RESENT, new=new)
+        return found(kind=HistoryKind.NOT_RESENT, new=new)
+    learned = None
     # The model answered elsewhere, so an answer that is new at the end was never ours to store.
     if learns_replies and not is_answered and unseen and unseen[-1] is history[-1]:
         learned = unseen.pop().content
-        kind = HistoryKind.REWRITTEN if unseen else HistoryKind.INTACT
-        return Comparison(kind=kind, new=new, unseen=tuple(unseen), learned=learned)
     if unseen:
-        return Comparison(kind=HistoryKind.REWRITTEN, new=new, unseen=tuple(unseen))
-    dropped = match.dropped(hides_refusals=hides_refusals)
-    return Comparison(kind=_kind_of(new, dropped), new=new)
-
-
-def spoken_in(stored: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:
-    """Return the entries that came from messages, without fields beside the conversation.
-
-    Such fields, a tool's description for one, may come and go without any history changing.
-    """
-    return [
-        entry
-        for entry, finding in _with_findings(stored)
-        if finding is None or _SPOKEN.match(finding.origin)
-    ]
-
-
-def stripped_in(stored: Sequence[TranscriptEntry]) -> frozenset[str]:
-    """Return the digests of the contents that were withheld from the model."""
-    return frozenset(
-        entry.content_hash
-        for entry, finding in _with_findings(stored)
-        if finding is not None and finding.is_withheld and entry.content_hash
-    )
+        kind = HistoryKind.REWRITTEN
+    elif learned is not None:
+        kind = HistoryKind.INTACT
+    else:
+        kind = _kind_of(new, match.dropped(hides_refusals=hides_refusals))
+    return found(kind=kind, new=new, unseen=tuple(unseen), learned=learned)
 
 
 def whole_turns(tail: Sequence[TranscriptEntry]) -> Sequence[TranscriptEntry]:
@@ -188,15 +167,12 @@ def _is_answered(stored: Sequence[TranscriptEntry]) -> bool:
 
 
 def _asks_last(new: Sequence[ComparableMessage], stored: Sequence[TranscriptEntry]) -> bool:
-    """Say whether the new messages repeat the last stored turn."""
+    """Say whether the new messages, joined as they would be stored, repeat the last stored turn."""
     last = [entry.content_hash for entry in stored if entry.turn == stored[-1].turn]
-    return sorted(last) == sorted(_as_stored(new))
-
-
-def _as_stored(new: Sequence[ComparableMessage]) -> list[str]:
     users = [item.content for item in new if item.role is Role.USER]
-    others = [item.digest for item in new if item.role is not Role.USER]
-    return [*([content_hash("\n".join(users))] if users else []), *others]
+    asked = [item.digest for item in new if item.role is not Role.USER]
+    asked += [content_hash("\n".join(users))] if users else []
+    return sorted(last) == sorted(asked)
 
 
 def _without_known_front(
@@ -217,14 +193,15 @@ class _Match:
 
     def __init__(self, stored: Sequence[TranscriptEntry]) -> None:
         self._stored = stored
-        self._turns = [entry.turn for entry in stored]
         self._used: set[int] = set()
         self._turn = stored[-1].turn
         self._latest: int | None = None
+        self._answers: list[int] = []
         self._places: dict[tuple[bool, str], list[int]] = {}
         for at, entry in enumerate(stored):
             # Found by hash and not by search: a long history costs one look-up per message.
             self._places.setdefault((entry.role is Role.USER, entry.content_hash), []).append(at)
+            self._answers += [at] if entry.role is Role.ASSISTANT else []
 
     def walk(self, history: Sequence[ComparableMessage]) -> list[ComparableMessage]:
         """Return the messages that were never stored, in their order."""
@@ -270,31 +247,32 @@ class _Match:
         return 0
 
     def _mark(self, is_user: bool, digest: str) -> bool:
-        places = self._places.get((is_user, digest), ())
-        # Latest first, and never later than the turn matched last: the walk goes backwards, so a
-        # history in another order does not match.
-        for place in reversed(places[: bisect_right(places, self._turn, key=self._turn_at)]):
-            if place not in self._used:
-                return self._use(place)
-        return False
+        place = self._latest_of(self._places.get((is_user, digest), ()))
+        return place is not None and self._use(place)
 
     def _mark_cut(self, text: str) -> bool:
         """Match a part of a stored answer: a client that broke off a stream has no more of it."""
-        for place in range(bisect_right(self._turns, self._turn) - 1, -1, -1):
-            entry = self._stored[place]
-            if entry.role is Role.ASSISTANT and place not in self._used:
-                whole = entry.content or ""
-                is_cut = whole.startswith(text) and len(text) >= _CUT_SHARE * len(whole)
-                # Only the latest answer left can have been cut off, so the search ends with it.
-                return bool(text) and is_cut and self._use(place)
-        return False
+        # Only the latest answer left can have been cut off.
+        place = self._latest_of(self._answers)
+        if place is None or not text:
+            return False
+        whole = self._stored[place].content or ""
+        is_cut = whole.startswith(text) and len(text) >= _CUT_SHARE * len(whole)
+        return is_cut and self._use(place)
 
-    def _turn_at(self, place: int) -> int:
-        return self._turns[place]
+    def _latest_of(self, places: Sequence[int]) -> int | None:
+        """Return the latest of the places that was not used yet.
+
+        It is never later than the turn matched last: the walk goes backwards, so a history in
+        another order does not match.
+        """
+        end = bisect_right(places, self._turn, key=lambda place: self._stored[place].turn)
+        latest_first = (places[at] for at in range(end - 1, -1, -1))
+        return next((place for place in latest_first if place not in self._used), None)
 
     def _use(self, place: int) -> bool:
         self._used.add(place)
-        self._turn = self._turns[place]
+        self._turn = self._stored[place].turn
         self._latest = self._turn if self._latest is None else self._latest
         return True
 

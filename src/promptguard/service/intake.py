@@ -134,9 +134,8 @@ class Intake:
         A request without any text (images or system messages alone) is a turn with an empty
         text, so that a session that is to be blocked stays so, and the answer is judged.
         """
-        with self._telemetry.turn_span(
-            incoming.operation, model=incoming.model, provider=incoming.provider
-        ) as span:
+        about = {"model": incoming.model, "provider": incoming.provider}
+        with self._telemetry.turn_span(incoming.operation, **about) as span:
             admission = await self._in_session(incoming)
             span.set_attribute("gen_ai.conversation.id", admission.key.session_id)
         key = incoming.owner.principal.name
@@ -191,25 +190,23 @@ class Intake:
         raise StoreError("The session is written too often at once; try the turn again.")
 
     async def _admitted(self, incoming: Incoming, key: SessionKey) -> Admission:
-        config = self._live.current.service
-        state = await self._controller.store.load(key)
+        config, controller = self._live.current.service, self._controller
+        state = await controller.store.load(key)
         comparison = await self._compared(key, state, incoming)
-        if comparison.kind is HistoryKind.RETRIED and state is not None:
+        if state is None:
+            state = SessionState(session_id=key.session_id, tenant=key.tenant)
+        elif comparison.kind is HistoryKind.RETRIED:
             repeated = await self._repeated(key, state, incoming.contents)
             if repeated is not None:
                 return _admission(incoming, key, repeated, comparison, config)
             comparison = replace(comparison, kind=HistoryKind.REGENERATED)
-        if state is not None and state.profile.turns >= config.max_turns:
-            raise ApiError(
-                422, "This session has too many turns; begin a new one.", code="session_full"
-            )
-        if comparison.learned is not None and state is not None:
-            learned = await self._controller.record_reply(
-                self._result_of(state, remembered_verdict(state)), comparison.learned
-            )
-            state = learned.state
-        if state is None:
-            state = SessionState(session_id=key.session_id, tenant=key.tenant)
+        if state.profile.turns >= config.max_turns:
+            message = "This session has too many turns; begin a new one."
+            raise ApiError(422, message, code="session_full")
+        # A session that is new here has learned nothing.
+        if comparison.learned is not None:
+            before = self._result_of(state, remembered_verdict(state))
+            state = (await controller.record_reply(before, comparison.learned)).state
         result, stripped = await self._judged(key, incoming, comparison, state)
         known = replace(comparison, stripped=comparison.stripped | stripped)
         return _admission(incoming, key, result, known, config)
@@ -232,11 +229,7 @@ class Intake:
             return comparison
         if not any(entry.content_hash for entry in stored):
             return _by_view(incoming, replace(comparison, stripped=seen.stripped), seen.view)
-        if incoming.learns_replies:
-            return comparison
-        if _is_thinned(incoming, comparison, seen.view):
-            return replace(comparison, kind=HistoryKind.DROPPED)
-        return comparison
+        return _thinned(incoming, comparison, seen.view)
 
     async def _with_store(
         self, key: SessionKey, state: SessionState, incoming: Incoming
@@ -268,9 +261,9 @@ class Intake:
         self, key: SessionKey, incoming: Incoming, comparison: Comparison, state: SessionState
     ) -> tuple[TurnResult, frozenset[str]]:
         """Judge what is new, turn by turn; returns the last result and what is to be stripped."""
-        max_chars = self._controller.config.max_chars
-        *earlier, last = steps_in(comparison, incoming.system, max_chars)
-        judge = partial(self._controller.judge_turn, key.session_id, tenant=key.tenant)
+        controller = self._controller
+        *earlier, last = steps_in(comparison, incoming.system, controller.config.max_chars)
+        judge = partial(controller.judge_turn, key.session_id, tenant=key.tenant)
         now = self._clock()
         is_first = comparison.kind is HistoryKind.FIRST
         stripped: frozenset[str] = frozenset()
@@ -280,8 +273,8 @@ class Intake:
             result = await judge(step.turn, now=now - back_s)
             stripped |= _stripped(result, step.turn)
             if step.reply is not None and not result.is_blocked:
-                await self._controller.record_reply(result, step.reply, now=now - back_s)
-        judging = self._controller.judge
+                await controller.record_reply(result, step.reply, now=now - back_s)
+        judging = controller.judge
         beside = self._beside(key, incoming.contents)
         turn = replace(
             last.turn,
@@ -378,15 +371,16 @@ def _by_view(incoming: Incoming, comparison: Comparison, known: bytes) -> Compar
     )
     if unseen:
         return replace(comparison, kind=HistoryKind.REWRITTEN, unseen=unseen)
-    comparison = replace(comparison, unseen=())
-    if not incoming.learns_replies and _is_thinned(incoming, comparison, known):
-        return replace(comparison, kind=HistoryKind.DROPPED)
-    return comparison
+    return _thinned(incoming, replace(comparison, unseen=()), known)
 
 
-def _is_thinned(incoming: Incoming, comparison: Comparison, known: bytes) -> bool:
-    """Say whether messages were left out in the middle of an otherwise known history."""
-    if comparison.kind not in (HistoryKind.INTACT, HistoryKind.NOT_RESENT):
-        return False
+def _thinned(incoming: Incoming, comparison: Comparison, known: bytes) -> Comparison:
+    """Return the comparison; `dropped` where messages in the middle of its history are missing."""
+    is_whole = comparison.kind in (HistoryKind.INTACT, HistoryKind.NOT_RESENT)
+    # Where the model answers elsewhere, the known view lacks what it said.
+    if incoming.learns_replies or not is_whole:
+        return comparison
     resent = len(incoming.messages) - len(comparison.new)
-    return not known.endswith(incoming.view[: resent * DIGEST_BYTES])
+    if known.endswith(incoming.view[: resent * DIGEST_BYTES]):
+        return comparison
+    return replace(comparison, kind=HistoryKind.DROPPED)

@@ -108,7 +108,6 @@ class Abandoned(Exception):
 @dataclass(slots=True, kw_only=True)
 class _Job:
     work: Callable[[], Any]
-    call: Call
     future: Future[Any] = field(default_factory=Future)
 
     def run(self) -> None:
@@ -120,55 +119,13 @@ class _Job:
             self.future.set_exception(error)
 
 
-class _Rotation:
-    """Waiting jobs, taken one caller after the other."""
-
-    def __init__(self, limits: LaneLimits) -> None:
-        self._limits = limits
-        self._callers: OrderedDict[str, deque[_Job]] = OrderedDict()
-        self._count = 0
-
-    def put(self, job: _Job) -> None:
-        owner = job.call.owner
-        if self._is_full(owner):
-            self._drop_cancelled()
-            if self._is_full(owner):
-                raise busy()
-        self._callers.setdefault(owner, deque()).append(job)
-        self._count += 1
-
-    def _is_full(self, owner: str) -> bool:
-        waiting = len(self._callers.get(owner, ()))
-        limits = self._limits
-        return self._count >= limits.waiting or waiting >= limits.waiting_per_caller
-
-    def _drop_cancelled(self) -> None:
-        """Take out the jobs that nobody waits for, whose places others need."""
-        for owner, jobs in tuple(self._callers.items()):
-            wanted = deque(job for job in jobs if not job.future.cancelled())
-            self._count -= len(jobs) - len(wanted)
-            self._callers[owner] = wanted
-            if not wanted:
-                del self._callers[owner]
-
-    def take(self) -> _Job:
-        owner, jobs = self._callers.popitem(last=False)
-        job = jobs.popleft()
-        self._count -= 1
-        if jobs:
-            # Put back at the end: the other callers go first, however many jobs wait here.
-            self._callers[owner] = jobs
-        return job
-
-    def __len__(self) -> int:
-        return self._count
-
-
 class _Pool:
-    """The threads of one lane."""
+    """The threads of one lane, and the jobs that wait for them, served caller by caller."""
 
     def __init__(self, lane: Lane, limits: LaneLimits) -> None:
-        self._waiting = _Rotation(limits)
+        self._limits = limits
+        self._callers: OrderedDict[str, deque[_Job]] = OrderedDict()
+        self._waiting = 0
         self._running = 0
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(limits.threads, thread_name_prefix=f"promptguard-{lane}")
@@ -176,27 +133,52 @@ class _Pool:
     @property
     def is_busy(self) -> bool:
         # Read without the lock: an outdated answer costs no more than one short pause.
-        return self._running > 0 or len(self._waiting) > 0
+        return self._running + self._waiting > 0
 
-    def submit(self, job: _Job) -> None:
+    def submit(self, owner: str, job: _Job) -> None:
         with self._lock:
-            self._waiting.put(job)
+            if self._is_full(owner):
+                self._drop_cancelled()
+                if self._is_full(owner):
+                    raise busy()
+            self._callers.setdefault(owner, deque()).append(job)
+            self._waiting += 1
         # One ticket for each job: which job it is for is decided when a thread is free.
         self._threads.submit(self._next)
 
     def shutdown(self, *, wait: bool, cancel: bool) -> None:
         with self._lock:
-            while cancel and len(self._waiting):
+            while cancel and self._waiting:
                 # What has not begun never begins, and whoever waits for it is told.
-                self._waiting.take().future.cancel()
+                self._take().future.cancel()
         self._threads.shutdown(wait=wait, cancel_futures=cancel)
+
+    def _is_full(self, owner: str) -> bool:
+        limits, own = self._limits, len(self._callers.get(owner, ()))
+        return self._waiting >= limits.waiting or own >= limits.waiting_per_caller
+
+    def _drop_cancelled(self) -> None:
+        """Take out the jobs that nobody waits for, whose places others need."""
+        for owner, jobs in tuple(self._callers.items()):
+            self._callers[owner] = deque(job for job in jobs if not job.future.cancelled())
+            if not self._callers[owner]:
+                del self._callers[owner]
+        self._waiting = sum(map(len, self._callers.values()))
+
+    def _take(self) -> _Job:
+        owner, jobs = self._callers.popitem(last=False)
+        if len(jobs) > 1:
+            # Put back at the end: the other callers go first, however many jobs wait here.
+            self._callers[owner] = jobs
+        self._waiting -= 1
+        return jobs.popleft()
 
     def _next(self) -> None:
         with self._lock:
-            # A shutdown may have taken the job that this ticket was for.
-            if not len(self._waiting):
+            # Its job may have been taken by a shutdown, or have left the queue.
+            if not self._waiting:
                 return
-            job = self._waiting.take()
+            job = self._take()
             self._running += 1
         try:
             job.run()
@@ -212,10 +194,7 @@ class LaneExecutor(ThreadPoolExecutor):
     """
 
     def __init__(
-        self,
-        limits: Mapping[Lane, LaneLimits],
-        *,
-        sleep: Callable[[float], None] = time.sleep,
+        self, limits: Mapping[Lane, LaneLimits], *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         # asyncio takes only a ThreadPoolExecutor as its default; the threads are those of the
         # pools.
@@ -226,8 +205,8 @@ class LaneExecutor(ThreadPoolExecutor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Start `fn` in a thread of the lane that the request under way is in."""
         call = current_call()
-        job = _Job(work=partial(fn, *args, **kwargs), call=call)
-        self._pools[call.lane].submit(job)
+        job = _Job(work=partial(fn, *args, **kwargs))
+        self._pools[call.lane].submit(call.owner, job)
         return job.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -241,14 +220,13 @@ class LaneExecutor(ThreadPoolExecutor):
 
         Called at the checkpoints of what runs in the lanes.
         """
-        if call.is_over:
-            raise Abandoned
         left_s = PATIENCE_S[call.lane]
-        while left_s > 0 and self._pools[Lane.SHORT].is_busy:
+        while not call.is_over:
+            if left_s <= 0 or not self._pools[Lane.SHORT].is_busy:
+                return
             self._sleep(_GLANCE_S)
             left_s -= _GLANCE_S
-            if call.is_over:
-                raise Abandoned
+        raise Abandoned
 
 
 class JudgingSlots:
@@ -314,12 +292,9 @@ class JudgingSlots:
 
 def judging_slots(config: ServiceConfig) -> dict[Lane, int]:
     """Return how many turns each lane judges at once: enough to keep its threads at work."""
-    return {
-        Lane.SHORT: config.threads,
-        # One more than threads, so that the next turn is ready when a thread becomes free.
-        Lane.LONG: config.long_threads + 1,
-        Lane.HEAVY: config.heavy_threads + 1,
-    }
+    # Of long work one more, so that the next turn is ready when a thread becomes free.
+    limits = lane_limits(config)
+    return {lane: limits[lane].threads + (lane is not Lane.SHORT) for lane in Lane}
 
 
 async def computed(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -342,19 +317,16 @@ async def computed_over(turns: int, work: Callable[P, T], *args: P.args, **kwarg
 
 def lane_limits(config: ServiceConfig) -> dict[Lane, LaneLimits]:
     """Return the limits that the settings give to each lane."""
-    long = max(1, config.max_waiting // 4)
+    most = config.max_waiting
+    long = max(1, most // 4)
+    rows = {
+        Lane.SHORT: (config.threads, most, long),
+        Lane.LONG: (config.long_threads, long, max(1, long // 4)),
+        Lane.HEAVY: (config.heavy_threads, MAX_HEAVY, MAX_HEAVY_PER_CALLER),
+    }
     return {
-        Lane.SHORT: LaneLimits(
-            threads=config.threads, waiting=config.max_waiting, waiting_per_caller=long
-        ),
-        Lane.LONG: LaneLimits(
-            threads=config.long_threads, waiting=long, waiting_per_caller=max(1, long // 4)
-        ),
-        Lane.HEAVY: LaneLimits(
-            threads=config.heavy_threads,
-            waiting=MAX_HEAVY,
-            waiting_per_caller=MAX_HEAVY_PER_CALLER,
-        ),
+        lane: LaneLimits(threads=threads, waiting=waiting, waiting_per_caller=of_one)
+        for lane, (threads, waiting, of_one) in rows.items()
     }
 
 

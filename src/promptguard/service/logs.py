@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -9,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from traceback import walk_tb
+from types import TracebackType
 from typing import TextIO
 
 from promptguard.errors import ConfigError
@@ -37,13 +40,7 @@ class AuditLog:
 
     @contextmanager
     def action(
-        self,
-        actor: str,
-        action: str,
-        target: str,
-        *,
-        tenant: str,
-        done: str = "done",
+        self, actor: str, action: str, target: str, *, tenant: str, done: str = "done"
     ) -> Iterator[None]:
         """Record an action before the block does it, and its outcome after it.
 
@@ -52,50 +49,43 @@ class AuditLog:
         told of labels, with session, tenant and outcome.
         """
         self.record(actor, action, target, "begun", tenant=tenant)
+        outcome = done
         try:
             yield
         except BaseException as error:  # one that was cancelled has an outcome as well
-            self._record_outcome(actor, action, target, type(error).__name__, tenant)
+            outcome = type(error).__name__
             raise
-        self._record_outcome(actor, action, target, done, tenant)
+        finally:
+            try:
+                self.record(actor, action, target, outcome, tenant=tenant)
+            except ConfigError as error:
+                # The action cannot be undone, and its beginning is on record.
+                log(logging.ERROR, "audit outcome not recorded", error=error)
         if action == "label" and self._on_label is not None:
             self._on_label(target, tenant, done)
 
     def record(self, actor: str, action: str, target: str, outcome: str, *, tenant: str) -> None:
         """Record that `actor` did `action` to `target`, which is of `tenant`."""
-        fields = {
-            "actor": actor or "local",
-            "action": action,
-            "target": target,
-            "tenant": tenant,
-            "outcome": outcome,
-        }
+        fields = {"actor": actor or "local", "action": action, "target": target}
+        fields |= {"tenant": tenant, "outcome": outcome}
         AUDIT.log(logging.INFO, "audit", extra={"fields": fields})
         if self._path is not None:
             at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
             self._append(self._path, json.dumps({"time": at, **fields}) + "\n")
 
-    def _record_outcome(
-        self, actor: str, action: str, target: str, outcome: str, tenant: str
-    ) -> None:
-        try:
-            self.record(actor, action, target, outcome, tenant=tenant)
-        except ConfigError as error:
-            # The action cannot be undone, and its beginning is on record.
-            log(logging.ERROR, "audit outcome not recorded", error=error)
-
     def _append(self, path: str, line: str) -> None:
+        text = line.encode()
         try:
             file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
             try:
                 # One write in append mode, so that lines of several processes do not mix.
-                os.write(file, line.encode())
+                if os.write(file, text) < len(text):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(file)
         except OSError as error:
-            raise ConfigError(
-                f"The audit file {path} cannot be written: {error.strerror}."
-            ) from None
+            message = f"The audit file {path} cannot be written: {error.strerror}."
+            raise ConfigError(message) from None
 
 
 class JsonFormatter(logging.Formatter):
@@ -117,7 +107,7 @@ class JsonFormatter(logging.Formatter):
             line |= fields
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = record.exc_info[0].__name__
-            line["where"] = _where(record)
+            line["where"] = _where(record.exc_info[2])
         # Line breaks of every kind are escaped, so that nobody can forge a line.
         return json.dumps(line, ensure_ascii=True, default=str)
 
@@ -138,12 +128,10 @@ def set_up_logs(level: str, stream: TextIO | None = None) -> None:
         logger.setLevel(level.upper() if name == "promptguard" else logging.WARNING)
 
 
-def _where(record: logging.LogRecord) -> list[str]:
-    trace = record.exc_info[2] if record.exc_info else None
-    places = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        places.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}:{code.co_name}")
-        trace = trace.tb_next
+def _where(trace: TracebackType | None) -> list[str]:
+    places = [
+        f"{frame.f_code.co_filename.rpartition('/')[2]}:{line}:{frame.f_code.co_name}"
+        for frame, line in walk_tb(trace)
+    ]
     # The innermost calls tell the place; the outermost are the framework's.
     return places[-6:]

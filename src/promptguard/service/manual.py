@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -41,11 +41,11 @@ _POLICY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What stands under one heading, as plain text; `anchor` is empty for a page's beginning."""
+    """What stands under one heading, as plain text; both are empty for a page's beginning."""
 
-    title: str
-    anchor: str
-    text: str
+    title: str = ""
+    anchor: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +73,10 @@ class Manual:
 
     def __init__(self, folder: Path, navigation: Path) -> None:
         self._folder = folder
-        named = yaml.safe_load(navigation.read_text("utf-8"))["nav"]
-        groups = [next(iter(group.items())) for group in named]
         self.groups: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = tuple(
             (name, tuple((path, _title(folder / path)) for path in _listed(paths)))
-            for name, paths in groups
+            for group in yaml.safe_load(navigation.read_text("utf-8"))["nav"]
+            for name, paths in group.items()
         )
         # Only what is listed here is ever read, so no path of a request leads elsewhere.
         self._paths = frozenset(path for _, pages in self.groups for path, _ in pages)
@@ -101,16 +100,16 @@ class Manual:
     def search(self, query: str) -> list[SearchHit]:
         """Return the sections that hold every word, those with one in the heading first."""
         words = query[:_MAX_QUERY_CHARS].casefold().split()
-        hits = [hit for hit in self._sections() if words and _holds(hit[1], words)]
+        pages = [self.page(path) for _, listed in self.groups for path, _ in listed if words]
+        hits = [
+            (page, section)
+            for page in pages
+            if page is not None
+            for section in page.sections
+            if all(word in f"{section.title} {section.text}".casefold() for word in words)
+        ]
         hits.sort(key=lambda hit: not any(word in hit[1].title.casefold() for word in words))
         return [_found(page, section, words[0]) for page, section in hits[:_MAX_FOUND]]
-
-    def _sections(self) -> Iterator[tuple[Page, Section]]:
-        for _, pages in self.groups:
-            for path, _ in pages:
-                page = self.page(path)
-                assert page is not None  # it is in the navigation
-                yield from ((page, section) for section in page.sections)
 
 
 @cache
@@ -174,20 +173,20 @@ def _title(page: Path) -> str:
 def _rendered(path: str, text: str) -> Page:
     tokens = _MARKDOWN.parse(text)
     anchors: Counter[str] = Counter()
-    sections = [Section(title="", anchor="", text="")]
+    sections = [Section()]
     for token, content in pairwise(tokens):
         if token.type == "heading_open":
             title = _plain(content)
             anchor = _anchor(title, anchors)
             token.attrSet("id", anchor)
-            sections.append(Section(title=title, anchor=anchor, text=""))
+            sections.append(Section(title=title, anchor=anchor))
         elif content.type in ("inline", "fence"):
-            last = sections[-1]
-            more = f"{last.text} {_plain(content)}".strip()
-            sections[-1] = Section(title=last.title, anchor=last.anchor, text=more)
+            more = f"{sections[-1].text} {_plain(content)}".strip()
+            sections[-1] = replace(sections[-1], text=more)
     html = Markup(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))  # noqa: S704  # our own pages
     title = next((section.title for section in sections if section.title), path)
-    return Page(path=path, title=title, html=html, sections=tuple(filter(_is_said, sections)))
+    said = tuple(section for section in sections if section.title or section.text)
+    return Page(path=path, title=title, html=html, sections=said)
 
 
 def _plain(token: Token) -> str:
@@ -203,15 +202,6 @@ def _anchor(title: str, taken: Counter[str]) -> str:
     name = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
     taken[name] += 1
     return name if taken[name] == 1 else f"{name}_{taken[name] - 1}"
-
-
-def _is_said(section: Section) -> bool:
-    return bool(section.title or section.text)
-
-
-def _holds(section: Section, words: Sequence[str]) -> bool:
-    text = f"{section.title} {section.text}".casefold()
-    return all(word in text for word in words)
 
 
 def _found(page: Page, section: Section, word: str) -> SearchHit:

@@ -7,10 +7,7 @@ or a poisoned content is taken out of it.
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from promptguard.conversation import ROLES, ComparableMessage, Role, thinking_in
 from promptguard.service.body import (
@@ -18,18 +15,14 @@ from promptguard.service.body import (
     Place,
     Reading,
     check_count,
-    checked_model,
     checked_object,
     invalid,
     name_of,
-    read_json,
 )
 from promptguard.service.wire import (
     CONTENT_FILTER,
     DONE,
-    ChoiceText,
     ChunkWire,
-    GuardedRequest,
     Refusal,
     mapping,
     sse_event,
@@ -37,6 +30,10 @@ from promptguard.service.wire import (
 )
 from promptguard.turns.exchanges import with_notice
 
+# Something in a message, and where it stands.
+Part = tuple[object, Place]
+# Reads one message, the last of the request or not, and returns its role.
+ReadMessage = Callable[[Reading, object, Place, bool], Role]
 _KNOWN = frozenset(
     {"messages", "model", "stream", "role", "content", "tool_calls", "text", "type", "refusal"}
 )
@@ -45,7 +42,7 @@ _OWN_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refu
 # Fields of a message that say who and which, and carry no text.
 _PLAIN_FIELDS = frozenset({"role", "content", "tool_call_id", "id", "type", "index", "status"})
 # Fields of the body that no model reads: they steer the server or are kept for its operator.
-NOT_READ = frozenset(
+_NOT_READ = frozenset(
     {
         "messages",
         "model",
@@ -64,8 +61,6 @@ NOT_READ = frozenset(
         "litellm_session_id",
     }
 )
-# Lists whose items come from different hands, so each is judged by itself.
-ITEMISED = frozenset({"tools", "functions", "documents"})
 # What leaves a model with an answer, in the order in which models produce it.
 _SHOWN_FIELDS = (
     "reasoning_content",
@@ -82,27 +77,17 @@ _MAX_CHOICES = 128
 _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
-class ReadMessage(Protocol):
-    """Reads one message into a reading and returns its role."""
+class ChatWire(ChunkWire):
+    """`POST /v1/chat/completions`."""
 
-    def __call__(self, reading: Reading, item: object, place: Place, *, is_last: bool) -> Role:
-        """Read `item`; `is_last` where it ends the request."""
+    path = "/chat/completions"
+    known = _KNOWN
+    not_read = _NOT_READ
+    mark = "chatcmpl-pg"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest(GuardedRequest):
-    """A chat completion request."""
-
-    @property
-    def choice_count(self) -> int:
-        """How many answers are asked for."""
-        return asked_choices(self.body)
-
-    @property
-    def wants_usage(self) -> bool:
-        """Whether a stream is to end with a chunk that holds the usage."""
-        options = self.body.get("stream_options")
-        return isinstance(options, dict) and options.get("include_usage") is True
+    def read_words(self, reading: Reading, body: Mapping[str, object]) -> None:
+        """Read the messages."""
+        read_each(reading, body.get("messages"), read_message)
 
     def noticed(self, body: Mapping[str, object], notice: str) -> Mapping[str, object]:
         """Return the body with one more system message, after the developer's own."""
@@ -110,71 +95,36 @@ class ChatRequest(GuardedRequest):
         assert isinstance(messages, list)
         return {**body, "messages": with_notice(messages, notice)}
 
-
-class ChatWire(ChunkWire):
-    """`POST /v1/chat/completions`."""
-
-    path = "/chat/completions"
-    operation = "chat"
-
-    def new_id(self) -> str:
-        """Return an id for a completion of our own."""
-        return f"chatcmpl-pg{secrets.token_hex(12)}"
-
-    def read_request(self, raw: bytes, limits: Limits) -> ChatRequest:
-        """Read a request."""
-        body = read_json(raw, _KNOWN)
-        messages = body.get("messages")
-        if not isinstance(messages, list) or not messages:
-            raise invalid("messages", "must be a list with at least one message")
-        model = checked_model(body)
-        reading = read_messages(messages, limits)
-        read_fields(reading, body, NOT_READ)
-        return ChatRequest.of(raw, body, reading, model=model, end_user=body.get("user"))
-
-    def choice_of(self, choice: Mapping[str, object], at: int) -> ChoiceText:
-        """Read one choice: its message, or what a chunk adds to it."""
+    def texts_in(self, choice: Mapping[str, object]) -> tuple[str, str]:
+        """Read a choice's message, or what a chunk adds to it."""
         message = mapping(choice.get("message") or choice.get("delta"))
-        index = choice.get("index")
-        return ChoiceText(
-            index=index if isinstance(index, int) else at,
-            text=shown_in(message.get("content")) or string(message.get("refusal")),
-            shown="".join(shown_in(message.get(name)) for name in _SHOWN_FIELDS),
-        )
+        text = shown_in(message.get("content")) or string(message.get("refusal"))
+        return text, "".join(shown_in(message.get(name)) for name in _SHOWN_FIELDS)
 
-    def refusal(self, request: GuardedRequest, refusal: Refusal) -> Mapping[str, object]:
+    def refusal(self, refusal: Refusal) -> Mapping[str, object]:
         """Return a completion that refuses, with the finish reason clients know for it."""
-        assert isinstance(request, ChatRequest)
+        message = {"role": "assistant", "content": refusal.text, "refusal": None}
+        ended = {"message": message, "logprobs": None, "finish_reason": CONTENT_FILTER}
+        count = asked_choices(refusal.asked.body)
         return {
-            **_envelope(refusal, "chat.completion"),
-            "choices": [
-                {
-                    "index": index,
-                    "message": {"role": "assistant", "content": refusal.text, "refusal": None},
-                    "logprobs": None,
-                    "finish_reason": CONTENT_FILTER,
-                }
-                for index in range(request.choice_count)
-            ],
+            **self.envelope(refusal, "chat.completion"),
+            "choices": [{"index": index, **ended} for index in range(count)],
             "usage": _NO_USAGE,
         }
 
-    def refusal_events(self, request: GuardedRequest, refusal: Refusal) -> Iterator[bytes]:
+    def refusal_events(self, refusal: Refusal) -> Iterator[bytes]:
         """Yield the chunks that end a stream with a refusal."""
-        assert isinstance(request, ChatRequest)
-        fields = _envelope(refusal, "chat.completion.chunk")
+        fields, body = self.envelope(refusal, "chat.completion.chunk"), refusal.asked.body
         role = {} if refusal.begun else {"role": "assistant"}
-        # Clients append this to what they have shown, so it begins a paragraph of its own.
-        text = f"\n\n{refusal.text}" if refusal.sent else refusal.text
-        deltas: tuple[tuple[Mapping[str, object], str | None], ...] = (
-            ({**role, "content": text}, None),
+        parts: tuple[tuple[Mapping[str, object], str | None], ...] = (
+            ({**role, "content": refusal.appended}, None),
             ({}, CONTENT_FILTER),
         )
-        for index in range(request.choice_count):
-            for delta, reason in deltas:
+        for index in range(asked_choices(body)):
+            for delta, reason in parts:
                 choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
                 yield sse_event(json.dumps({**fields, "choices": [choice]}))
-        if request.wants_usage:
+        if mapping(body.get("stream_options")).get("include_usage") is True:
             yield sse_event(json.dumps({**fields, "choices": [], "usage": _NO_USAGE}))
         yield DONE
 
@@ -192,28 +142,18 @@ def read_messages(messages: Sequence[object], limits: Limits) -> Reading:
     return reading
 
 
-def read_fields(reading: Reading, body: Mapping[str, object], skipped: frozenset[str]) -> None:
-    """Read what a model may see beside the messages."""
-    for name, value in body.items():
-        if name in skipped:
-            continue
-        if name in ITEMISED and isinstance(value, list):
-            for at, item in enumerate(value):
-                reading.content(item, (name, at))
-        else:
-            reading.content(value, (name,))
-
-
-def read_each(reading: Reading, messages: Sequence[object], read: ReadMessage) -> None:
+def read_each(reading: Reading, messages: object, read: ReadMessage) -> None:
     """Read a conversation, one message by `read` after the other.
 
     A last message without text, such as an image alone, still begins a turn: it becomes an empty
     user message.
     """
+    if not isinstance(messages, list) or not messages:
+        raise invalid("messages", "must be a list with at least one message")
     check_count(messages, "messages", reading.limits)
     for at, item in enumerate(messages):
         before = len(reading.messages)
-        role = read(reading, item, ("messages", at), is_last=at == len(messages) - 1)
+        role = read(reading, item, ("messages", at), at == len(messages) - 1)
     end_with_turn(reading, role, before)
 
 
@@ -232,56 +172,66 @@ def checked_message(item: object, place: Place, known: frozenset[str]) -> dict[s
     return message
 
 
-def read_message(reading: Reading, item: object, place: Place, *, is_last: bool) -> Role:
-    """Read one message: its own words, then everything else it carries as untrusted content.
-
-    Before a last assistant message the rest comes first, since that message is the beginning of
-    the answer and ends the request.
-    """
+def read_message(reading: Reading, item: object, place: Place, is_last: bool) -> Role:
+    """Read one message: its own words, then everything else it carries as untrusted content."""
     message = checked_message(item, place, _KNOWN)
     if not any(name in message for name in ("content", "tool_calls", "function_call", "audio")):
         raise invalid(f"{name_of(place)}.content", "is missing")
-    role = role_in(message)
     own, others = parts_in(message.get("content"), (*place, "content"))
     refusal = message.get("refusal")
     if not own and isinstance(refusal, str):
         own = [refusal]
     text = "\n".join(own)
     # These are not divided: all of a tool's result is content, all of a prompt the developer's.
-    if role in (Role.TOOL, Role.SYSTEM):
-        rest = [reading.prose(part, where) for part, where in others]
-        text = "\n".join(part for part in (text, *rest) if part)
-        others = []
+    if role_in(message) in (Role.TOOL, Role.SYSTEM):
+        text, others = whole_text(reading, [text], others), []
+    return read_said(reading, message, place, text, others, is_last=is_last)
+
+
+def read_said(
+    reading: Reading,
+    message: Mapping[str, object],
+    place: Place,
+    text: str,
+    others: Sequence[Part],
+    *,
+    is_last: bool,
+    read_part: Callable[[Reading, object, Place], None] = Reading.side_text,
+) -> Role:
+    """Read a message's own words, `text`; then as content its `others` and what is beside them.
+
+    Before a last assistant message the rest comes first, since that message is the beginning of
+    the answer and ends the request.
+    """
+    role, inside = role_in(message), (*place, "content")
     is_prefill = is_last and role is Role.ASSISTANT
     if not is_prefill:
-        reading.message(role, text, (*place, "content"))
+        reading.message(role, text, inside)
     for part, at in others:
-        reading.side_text(part, at)
-    read_rest(reading, message, place, role, text)
-    if is_prefill:
-        reading.message(role, text, (*place, "content"))
-    return role
-
-
-def read_rest(
-    reading: Reading, item: Mapping[str, object], place: Place, role: Role, text: str
-) -> None:
-    """Read as content what a message with the words `text` carries beside them."""
+        read_part(reading, part, at)
     if role is Role.ASSISTANT and (thinking := thinking_in(text)):
-        origin = f"{name_of(place)}.content<think>"
-        reading.message(Role.TOOL, thinking, (*place, "content"), origin=origin)
-    for name, value in item.items():
+        reading.message(Role.TOOL, thinking, inside, origin=f"{name_of(inside)}<think>")
+    for name, value in message.items():
         # It was taken for the message's own words above.
         if name in _PLAIN_FIELDS or (name == "refusal" and value == text):
             continue
         if isinstance(value, list):
-            for at, part in enumerate(value):
-                reading.side_text(part, (*place, name, at))
+            for number, part in enumerate(value):
+                reading.side_text(part, (*place, name, number))
         else:
             reading.side_text(value, (*place, name))
+    if is_prefill:
+        reading.message(role, text, inside)
+    return role
 
 
-def parts_in(content: object, place: Place) -> tuple[list[str], list[tuple[object, Place]]]:
+def whole_text(reading: Reading, own: Sequence[str], others: Sequence[Part]) -> str:
+    """Return a content that is not divided: its own words, then all sentences in the others."""
+    texts = (*own, *(reading.prose(part, at) for part, at in others))
+    return "\n".join(text for text in texts if text)
+
+
+def parts_in(content: object, place: Place) -> tuple[list[str], list[Part]]:
     """Return the speaker's own words, and the parts that are something else."""
     if content is None:
         return [], []
@@ -290,7 +240,7 @@ def parts_in(content: object, place: Place) -> tuple[list[str], list[tuple[objec
     if not isinstance(content, list):
         raise invalid(name_of(place), "must be a string or a list of parts")
     own: list[str] = []
-    others: list[tuple[object, Place]] = []
+    others: list[Part] = []
     for at, part in enumerate(content):
         where = (*place, at)
         if isinstance(part, str):
@@ -310,16 +260,6 @@ def parts_in(content: object, place: Place) -> tuple[list[str], list[tuple[objec
 def role_in(message: Mapping[str, object]) -> Role:
     """Return the role; an unknown one counts as a tool's, so that its text is judged."""
     return ROLES.get(str(message["role"]).strip().lower(), Role.TOOL)
-
-
-def _envelope(refusal: Refusal, kind: str) -> dict[str, object]:
-    """Return the fields every completion and every chunk begins with."""
-    return {
-        "id": refusal.id,
-        "object": kind,
-        "created": refusal.created,
-        "model": refusal.model,
-    }
 
 
 def shown_in(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
@@ -39,67 +40,57 @@ def add_reference(app: FastAPI, *, has_manual: bool) -> None:
     app.add_route(API, reference, methods=["GET"], include_in_schema=False)
 
 
-def operations_of(body: Mapping[str, object]) -> tuple[Operation, ...]:
+def operations_of(body: Mapping[str, Any]) -> tuple[Operation, ...]:
     """Return the routes of an OpenAPI description, in its order."""
     return tuple(
         Operation(
             method=method.upper(),
             path=path,
-            summary=str(route.get("summary", "")),
-            text=str(route.get("description", "")),
-            group=str(next(iter(_listed(route.get("tags"))), "service")),
+            summary=route.get("summary", ""),
+            text=route.get("description", ""),
+            group=route.get("tags", ("service",))[0],
             fields=tuple(_fields(body, route)),
             answers=tuple(
-                (str(status), str(_mapped(answer).get("description", "")))
-                for status, answer in _mapped(route.get("responses")).items()
+                (status, answer.get("description", ""))
+                for status, answer in route["responses"].items()
             ),
         )
-        for path, methods in _mapped(body.get("paths")).items()
-        for method, route in ((name, _mapped(found)) for name, found in _mapped(methods).items())
+        for path, methods in body["paths"].items()
+        for method, route in methods.items()
     )
 
 
 def _fields(
-    body: Mapping[str, object], route: Mapping[str, object]
+    body: Mapping[str, Any], route: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, bool, str]]:
     """Yield the parameters of a route and the fields of its body."""
-    for given in map(_mapped, _listed(route.get("parameters"))):
-        kind = _type_of(body, _mapped(given.get("schema")))
-        text = str(given.get("description", ""))
-        yield str(given.get("name", "")), kind, bool(given.get("required")), text
-    content = _mapped(_mapped(route.get("requestBody")).get("content"))
-    schema = _resolved(body, _mapped(_mapped(content.get("application/json")).get("schema")))
-    required = set(map(str, _listed(schema.get("required"))))
-    for name, found in _mapped(schema.get("properties")).items():
-        field = _mapped(found)
-        yield name, _type_of(body, field), name in required, str(field.get("description", ""))
+    for given in route.get("parameters", ()):
+        kind, text = _type_of(given["schema"]), given.get("description", "")
+        yield given["name"], kind, given["required"], text
+    content = route.get("requestBody", {}).get("content", {})
+    schema = _resolved(body, content.get("application/json", {}).get("schema", {}))
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        yield name, _type_of(field), name in required, field.get("description", "")
 
 
-def _type_of(body: Mapping[str, object], schema: Mapping[str, object]) -> str:
+def _type_of(schema: Mapping[str, Any]) -> str:
     """Return a schema's type in a few words."""
-    if choices := _listed(schema.get("anyOf")):
-        return " or ".join(_type_of(body, _mapped(choice)) for choice in choices)
-    if values := _listed(schema.get("enum")):
+    if choices := schema.get("anyOf"):
+        return " or ".join(map(_type_of, choices))
+    if values := schema.get("enum"):
         return " | ".join(map(str, values))
-    if reference := str(schema.get("$ref", "")):
-        return reference.rpartition("/")[2]
+    if reference := schema.get("$ref"):
+        return str(reference).rpartition("/")[2]
     if schema.get("type") == "array":
-        return f"list of {_type_of(body, _mapped(schema.get('items')))}"
+        return f"list of {_type_of(schema.get('items', {}))}"
     return str(schema.get("type", "any"))
 
 
-def _resolved(body: Mapping[str, object], schema: Mapping[str, object]) -> Mapping[str, object]:
+def _resolved(body: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema that a reference names."""
-    chosen = next((c for c in map(_mapped, _listed(schema.get("anyOf"))) if "$ref" in c), schema)
-    name = str(chosen.get("$ref", "")).rpartition("/")[2]
-    if not name:
+    chosen = next((each for each in schema.get("anyOf", ()) if "$ref" in each), schema)
+    if "$ref" not in chosen:
         return chosen
-    return _mapped(_mapped(_mapped(body.get("components")).get("schemas")).get(name))
-
-
-def _mapped(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+    found: Mapping[str, Any] = body["components"]["schemas"][chosen["$ref"].rpartition("/")[2]]
+    return found

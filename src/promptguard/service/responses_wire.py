@@ -9,37 +9,38 @@ from dataclasses import dataclass, field, replace
 
 from promptguard.conversation import Role
 from promptguard.service.body import (
-    Limits,
     Place,
     Reading,
     check_count,
     checked_object,
     invalid,
     prose_in,
-    read_json,
 )
 from promptguard.service.errors import ApiError
-from promptguard.service.openai_wire import end_with_turn, parts_in, read_fields, read_message
+from promptguard.service.openai_wire import (
+    Part,
+    end_with_turn,
+    parts_in,
+    read_message,
+    whole_text,
+)
 from promptguard.service.wire import (
     CONTENT_FILTER,
     PREVIOUS,
     AnswerPart,
     ChoiceText,
-    GuardedRequest,
     Refusal,
+    Wire,
     mapping,
     named_event,
     objects,
-    openai_error,
-    parsed,
-    passed_on,
     string,
 )
 
 _KNOWN = frozenset(
     {"input", "instructions", "model", "stream", "type", "output", "content", "role"}
 )
-NOT_READ = frozenset(
+_NOT_READ = frozenset(
     {
         "input",
         "instructions",
@@ -57,68 +58,97 @@ NOT_READ = frozenset(
     }
 )
 _ENDINGS = ("response.completed", "response.incomplete")
+# What a tool's output has beside this is content of its own.
+_OUTPUT = frozenset({"type", "output", "id", "call_id", "status"})
 _FAILURES = ("error", "response.failed")
 # Events that add to the answer proper; other deltas are shown beside it.
 _ANSWERING = ("response.output_text.delta", "response.refusal.delta")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponsesRequest(GuardedRequest):
-    """A request of the Responses API."""
+class ResponsesWire(Wire):
+    """`POST /v1/responses`."""
+
+    path = "/responses"
+    field = "input"
+    known = _KNOWN
+    not_read = _NOT_READ
+    mark = "resp_pg"
+    needs_model = False
+
+    def __init__(self) -> None:
+        # By item: what one has shown is no proof for another.
+        self._shown_chars: Counter[int] = Counter()
+        self._output_index: object = None
+        self._sequence = -1
+        self._sent: dict[int, _SentItem] = {}
+
+    def read_words(self, reading: Reading, body: Mapping[str, object]) -> None:
+        """Read the instructions and `input`, a text or a list of items."""
+        reading.message(Role.SYSTEM, string(body.get("instructions")), ("instructions",))
+        given = body.get("input", "")
+        if isinstance(given, str):
+            reading.message(Role.USER, given, ("input",))
+            return
+        if not isinstance(given, list):
+            raise invalid("input", "must be a text or a list of items")
+        check_count(given, "input", reading.limits)
+        _read_items(reading, given)
+
+    def continued(self, body: Mapping[str, object]) -> str:
+        """Return the response before, else the conversation."""
+        conversation = body.get("conversation")
+        before = string(body.get(PREVIOUS)) or string(conversation)
+        return before or string(mapping(conversation).get("id"))
 
     def noticed(self, body: Mapping[str, object], notice: str) -> Mapping[str, object]:
         """Return the body with a notice after the developer's instructions."""
         own = string(body.get("instructions"))
-        return {**body, "instructions": f"{own}\n\n{notice}" if own else notice}
+        return {**body, "instructions": "\n\n".join(filter(None, (own, notice)))}
 
+    def answer_in(self, body: Mapping[str, object]) -> AnswerPart | None:
+        """Take a whole response apart."""
+        return _completion(body) if isinstance(body.get("output"), list) else None
 
-class ResponsesWire:
-    """`POST /v1/responses`."""
+    def event_in(self, body: Mapping[str, object]) -> AnswerPart | None:
+        """Take an event apart.
 
-    path = "/responses"
-    operation = "responses"
-
-    def __init__(self) -> None:
-        self._sequence = -1
-        self._sent: dict[int, _SentItem] = {}
-
-    def new_id(self) -> str:
-        """Return an id for a response of our own."""
-        return f"resp_pg{secrets.token_hex(16)}"
-
-    def read_request(self, raw: bytes, limits: Limits) -> ResponsesRequest:
-        """Read a request; `input` is a text or a list of items."""
-        body = read_json(raw, _KNOWN)
-        reading = Reading(limits=limits)
-        instructions = body.get("instructions")
-        reading.message(Role.SYSTEM, string(instructions), ("instructions",))
-        _read_input(reading, body.get("input", ""))
-        read_fields(reading, body, NOT_READ)
-        conversation = body.get("conversation")
-        before = string(body.get(PREVIOUS)) or string(conversation)
-        return ResponsesRequest.of(
-            raw,
-            body,
-            reading,
-            model=string(body.get("model")),
-            end_user=body.get("user"),
-            continues=before or string(mapping(conversation).get("id")),
-        )
-
-    def read_answer(self, raw: bytes) -> AnswerPart | None:
-        """Read a whole response."""
-        body = parsed(raw)
-        if body is None or not isinstance(body.get("output"), list):
+        The last events repeat the whole text. What they hold beyond the deltas is shown as well.
+        """
+        kind, response = string(body.get("type")), mapping(body.get("response"))
+        if not kind:
             return None
-        return _completion(body)
+        if kind in _FAILURES:
+            return AnswerPart(is_error=True)
+        if kind in _ENDINGS:
+            # An upstream may send an item without any delta; then the last event brings it.
+            items = enumerate(objects(response.get("output")))
+            new = [item for at, item in items if len(_shown(item)) > self._shown_chars[at]]
+            return _completion({**response, "output": new})
+        delta = string(body.get("delta"))
+        if not delta:
+            if kind == "response.created":
+                return replace(_completion(response), is_last=False)
+            return self._beside(kind, body)
+        self._shown_chars[_index(body)] += len(delta)
+        if kind not in _ANSWERING:
+            return AnswerPart(choices=(ChoiceText(index=0, text="", shown=delta),))
+        before, self._output_index = self._output_index, body.get("output_index")
+        # Two messages of one response must not be read as one word at the seam.
+        text = delta if before in (None, self._output_index) else f"\n{delta}"
+        return AnswerPart(choices=(ChoiceText(index=0, text=text, shown=text),))
 
-    def event_reader(self) -> ResponsesReader:
-        """Return a reader of one response's events."""
-        return ResponsesReader()
+    def _beside(self, kind: str, body: Mapping[str, object]) -> AnswerPart:
+        """Read an event that opens or closes an item; what it repeats is not shown twice."""
+        item = mapping(body.get("item"))
+        shown = _shown(item) or "".join(string(body.get(name)) for name in ("arguments", "text"))
+        index = _index(body)
+        if not shown or (not kind.endswith(".added") and len(shown) <= self._shown_chars[index]):
+            return AnswerPart()
+        self._shown_chars[index] += len(shown)
+        return AnswerPart(choices=(ChoiceText(index=0, text="", shown=shown),))
 
-    def refusal(self, request: GuardedRequest, refusal: Refusal) -> Mapping[str, object]:
+    def refusal(self, refusal: Refusal) -> Mapping[str, object]:
         """Return a response that refuses; `incomplete_details` says why."""
-        del request
         return self._response(refusal, [_message(refusal.text)])
 
     def _response(
@@ -149,12 +179,11 @@ class ResponsesWire:
             },
         }
 
-    def refusal_events(self, request: GuardedRequest, refusal: Refusal) -> Iterator[bytes]:
+    def refusal_events(self, refusal: Refusal) -> Iterator[bytes]:
         """Yield one more message that refuses, and the end of the response.
 
         Items that the client has open are closed first, with what it has got of them.
         """
-        del request
         message = _message(refusal.text)
         # The last event repeats the whole answer, so it must hold what the client has got already.
         whole = self._response(refusal, [*(i.closed() for i in self._sent.values()), message])
@@ -185,33 +214,22 @@ class ResponsesWire:
         yield self._named("response.content_part.done", **within, part=part)
         yield self._named("response.output_item.done", **at, item=message)
 
-    def event(self, data: str) -> bytes:
-        """Return one event as it came; notes what the client has got."""
-        body = parsed(data) or {}
-        number, index = body.get("sequence_number"), body.get("output_index")
+    def note_sent(self, event: Mapping[str, object]) -> None:
+        """Note what the client has got."""
+        number, index = event.get("sequence_number"), event.get("output_index")
         # Our own events go on counting where the upstream's stopped.
         self._sequence = number if isinstance(number, int) else self._sequence + 1
-        kind = string(body.get("type"))
-        if isinstance(index, int):
-            if kind == "response.output_item.added":
-                self._sent[index] = _SentItem(item=mapping(body.get("item")))
-            elif kind == "response.output_item.done":
-                self._sent[index] = _SentItem(item=mapping(body.get("item")), is_open=False)
-            elif index in self._sent:
-                self._sent[index].texts.append(string(body.get("delta")))
-        return passed_on(data)
+        kind, item = string(event.get("type")), mapping(event.get("item"))
+        if not isinstance(index, int):
+            return
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            self._sent[index] = _SentItem(item=item, is_open=kind.endswith(".added"))
+        elif index in self._sent:
+            self._sent[index].texts.append(string(event.get("delta")))
 
-    def end(self) -> bytes:
-        """Return nothing: the last event is the end."""
-        return b""
-
-    def error_body(self, error: ApiError) -> Mapping[str, object]:
-        """Return an error in OpenAI's shape."""
-        return openai_error(error)
-
-    def error_events(self, error: ApiError) -> Iterator[bytes]:
-        """Yield an error event, which ends a response."""
-        yield self._named("error", code=error.code, message=str(error.detail), param=error.param)
+    def error_event(self, error: ApiError) -> bytes:
+        """Return an error event, which ends a response."""
+        return self._named("error", code=error.code, message=str(error.detail), param=error.param)
 
     def _named(self, kind: str, **fields: object) -> bytes:
         self._sequence += 1
@@ -236,60 +254,6 @@ class _SentItem:
             return {**self.item, "status": "incomplete", "content": [part]}
         arguments = {"arguments": text} if "arguments" in self.item else {}
         return {**self.item, "status": "incomplete", **arguments}
-
-
-class ResponsesReader:
-    """Reads the events of one response.
-
-    The last events repeat the whole text. What they hold beyond the deltas is shown as well.
-    """
-
-    def __init__(self) -> None:
-        # By item: what one has shown is no proof for another.
-        self._shown_chars: Counter[int] = Counter()
-        self._output_index: object = None
-
-    def read(self, data: str) -> AnswerPart | None:
-        """Return what an event brings."""
-        body = parsed(data)
-        kind = string(body.get("type")) if body is not None else ""
-        if body is None or not kind:
-            return None
-        if kind in _FAILURES:
-            return AnswerPart(is_error=True)
-        if kind in _ENDINGS:
-            return self._ended(mapping(body.get("response")))
-        delta = string(body.get("delta"))
-        if not delta:
-            if kind == "response.created":
-                return replace(_completion(mapping(body.get("response"))), is_last=False)
-            return self._beside(kind, body)
-        self._shown_chars[_index(body)] += len(delta)
-        is_answer = kind in _ANSWERING
-        # Two messages of one response must not be read as one word at the seam.
-        gap = "\n" if is_answer and self._is_next_item(body) else ""
-        text = gap + delta if is_answer else ""
-        return AnswerPart(choices=(ChoiceText(index=0, text=text, shown=gap + delta),))
-
-    def _beside(self, kind: str, body: Mapping[str, object]) -> AnswerPart:
-        """Read an event that opens or closes an item; what it repeats is not shown twice."""
-        item = mapping(body.get("item"))
-        shown = _shown(item) or "".join(string(body.get(name)) for name in ("arguments", "text"))
-        index = _index(body)
-        if not shown or (not kind.endswith(".added") and len(shown) <= self._shown_chars[index]):
-            return AnswerPart()
-        self._shown_chars[index] += len(shown)
-        return AnswerPart(choices=(ChoiceText(index=0, text="", shown=shown),))
-
-    def _is_next_item(self, body: Mapping[str, object]) -> bool:
-        before, self._output_index = self._output_index, body.get("output_index")
-        return before is not None and before != self._output_index
-
-    def _ended(self, response: Mapping[str, object]) -> AnswerPart:
-        # An upstream may send an item without any delta; then the last event brings it.
-        items = enumerate(objects(response.get("output")))
-        new = [item for at, item in items if len(_shown(item)) > self._shown_chars[at]]
-        return AnswerPart(choices=_completion({"output": new}).choices, is_last=True)
 
 
 def _index(body: Mapping[str, object]) -> int:
@@ -332,22 +296,12 @@ def _message(text: str) -> dict[str, object]:
     }
 
 
-def _read_input(reading: Reading, given: object) -> None:
-    if isinstance(given, str):
-        reading.message(Role.USER, given, ("input",))
-        return
-    if not isinstance(given, list):
-        raise invalid("input", "must be a text or a list of items")
-    check_count(given, "input", reading.limits)
-    _read_items(reading, given)
-
-
 def _read_items(reading: Reading, items: Sequence[object]) -> None:
     """Read items in their order, save that what the model made follows its message.
 
     So a client that resends reasoning and calls shows the history as it was stored.
     """
-    made: list[tuple[object, Place]] = []
+    made: list[Part] = []
     for at, each in enumerate(items):
         place = ("input", at)
         item = checked_object(each, place, _KNOWN, "must be an object")
@@ -362,7 +316,7 @@ def _read_items(reading: Reading, items: Sequence[object]) -> None:
             _read_made(reading, made)
         before = len(reading.messages)
         if kind == "message":
-            role = read_message(reading, item, place, is_last=is_last)
+            role = read_message(reading, item, place, is_last)
         else:
             role = _read_output(reading, item, place)
         if is_last:
@@ -370,19 +324,16 @@ def _read_items(reading: Reading, items: Sequence[object]) -> None:
     _read_made(reading, made)
 
 
-def _read_made(reading: Reading, made: list[tuple[object, Place]]) -> None:
+def _read_made(reading: Reading, made: list[Part]) -> None:
     for item, place in made:
         reading.side_text(item, place)
     made.clear()
 
 
 def _read_output(reading: Reading, item: Mapping[str, object], place: Place) -> Role:
-    output = item.get("output")
+    output, inside = item.get("output"), (*place, "output")
     if isinstance(output, (str, list)):
-        own, others = parts_in(output, (*place, "output"))
-        texts = [*own, *(reading.prose(part, where) for part, where in others)]
-        text = "\n".join(each for each in texts if each)
-        reading.message(Role.TOOL, text, (*place, "output"))
-    else:
-        reading.side_text(item, place)
+        reading.message(Role.TOOL, whole_text(reading, *parts_in(output, inside)), inside)
+        item = {name: value for name, value in item.items() if name not in _OUTPUT}
+    reading.side_text(item, place)
     return Role.TOOL

@@ -52,11 +52,8 @@ class IdleTimeoutProtocol(H11Protocol):
 
     def _make_room(self) -> None:
         # A new connection may be a probe's, so it is an idle one that has to go.
-        idle = [
-            each
-            for each in self.connections
-            if isinstance(each, IdleTimeoutProtocol) and each is not self and each.is_idle
-        ]
+        ours = (each for each in self.connections if isinstance(each, IdleTimeoutProtocol))
+        idle = [each for each in ours if each is not self and each.is_idle]
         if idle:
             min(idle, key=lambda each: each._idle_since).transport.close()
         elif len(self.connections) > self.max_connections + RESERVED_CONNECTIONS:
@@ -119,14 +116,11 @@ def open_server(service: Service, on_ready: Callable[[int], None]) -> GuardServe
     """Return the server for a service, with the limits of its settings."""
     settings = service.live.current.service
     # uvicorn takes a protocol class and no arguments for it.
-    protocol = type(
-        "Protocol",
-        (IdleTimeoutProtocol,),
-        {
-            "idle_timeout_s": max(0.1, settings.client_timeout_s),
-            "max_connections": settings.max_connections,
-        },
-    )
+    limits = {
+        "idle_timeout_s": max(0.1, settings.client_timeout_s),
+        "max_connections": settings.max_connections,
+    }
+    protocol = type("Protocol", (IdleTimeoutProtocol,), limits)
     _raise_file_limit()
     config = uvicorn.Config(
         service.app,

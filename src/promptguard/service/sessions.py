@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import re
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from promptguard.conversation import ComparableMessage, Role
@@ -22,7 +24,7 @@ from promptguard.protocols import SessionKey, SessionQuery, SessionStore
 from promptguard.queries import plain_id
 from promptguard.service.auth import Principal
 from promptguard.service.errors import ApiError
-from promptguard.service.history import Comparison, HistoryKind, compare, split_new
+from promptguard.service.history import HistoryKind, compare, split_new
 from promptguard.state import TranscriptEntry
 
 # As long as the store's: of shorter ones a client could find two messages alike, and put one that
@@ -190,13 +192,6 @@ class SessionIndex:
         self._views.pop(key, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Match:
-    session_id: str
-    chain: bytes | None = None
-    is_unanswered: bool = False
-
-
 @dataclass(slots=True)
 class _Queue:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -238,12 +233,12 @@ class SessionQueues:
         return len(self._queues)
 
 
+@dataclass(frozen=True, slots=True)
 class SessionFinder:
     """Finds the session of a conversation: in the index, then in the store shared by all guards."""
 
-    def __init__(self, store: SessionStore, index: SessionIndex) -> None:
-        self._store = store
-        self._index = index
+    store: SessionStore
+    index: SessionIndex
 
     @asynccontextmanager
     async def find(
@@ -260,59 +255,61 @@ class SessionFinder:
         `view` is that of `messages`; `session_id` the client's own name for the session; `known`
         the session itself where the caller knows it.
         """
+        if known is None and session_id is not None:
+            known = SessionKey(session_id=owner.bound(session_id), tenant=owner.tenant)
         if known is not None:
             yield known
             return
-        if session_id is not None:
-            yield SessionKey(session_id=owner.bound(session_id), tenant=owner.tenant)
-            return
-        match = await self._by_chain(owner, messages, view)
+        if claimed := self._claimed(owner, messages, view):
+            found, give_back = claimed
+        else:
+            found = await self._shared(owner, messages, view) or _new_id(owner, messages)
+            give_back = None
         try:
-            yield SessionKey(session_id=match.session_id, tenant=owner.tenant)
+            yield SessionKey(session_id=found, tenant=owner.tenant)
         except BaseException:
-            # The claim is given back, since the turn was not recorded.
-            if match.chain is not None and match.is_unanswered:
-                self._index.mark_unanswered(match.chain, match.session_id)
-            elif match.chain is not None:
-                self._index.record_end(match.chain, match.session_id)
+            # As it was claimed, since the turn was not recorded.
+            if give_back is not None:
+                give_back(found)
             raise
 
-    async def _by_chain(
+    def _claimed(
         self, owner: Owner, messages: Sequence[ComparableMessage], view: bytes
-    ) -> _Match:
-        if not view:
-            # Requests without any text are all alike, so nothing tells their sessions.
-            return _Match(session_id=_new_id(owner, messages))
-        # A retry is word for word the same, so it goes before any longer beginning.
-        whole = chain_of(owner, view)
-        unanswered = self._index.claim_unanswered(whole)
-        if unanswered is not None:
-            return _Match(session_id=unanswered, chain=whole, is_unanswered=True)
+    ) -> tuple[str, Callable[[str], None]] | None:
+        """Return a session that ends where the messages begin, and how to give it back."""
+        index = self.index
+        current = index.claim, index.record_end
+        unanswered = index.claim_unanswered, index.mark_unanswered
         # The longest known beginning wins; what follows it is new.
-        for chain in _prefixes(owner, view, len(messages) - 1):
-            current = self._index.claim(chain) or self._index.claim_unanswered(chain)
-            if current is not None:
-                return _Match(session_id=current, chain=chain)
+        begun = _prefixes(owner, view, len(messages) - 1)
+        ways = ((chain, *way) for chain in begun for way in (current, unanswered))
+        # A retry is word for word the same, so it goes before any longer beginning.
+        whole = (chain_of(owner, view), *unanswered)
+        # Requests without any text are all alike, so nothing tells their sessions.
+        for chain, claim, give_back in itertools.chain((whole,), ways) if view else ():
+            if (found := claim(chain)) is not None:
+                return found, partial(give_back, chain)
+        return None
+
+    async def _shared(
+        self, owner: Owner, messages: Sequence[ComparableMessage], view: bytes
+    ) -> str | None:
+        """Return the session of this past, on proof: another user of the key may have had it."""
         history, _ = split_new(messages)
         # A first message alone ("hi") proves nothing: it begins a session.
         if not history:
-            return _Match(session_id=_new_id(owner, messages))
-        # Another user of the key may have gone the same way so far; a session is shared only on
-        # proof.
-        known = self._index.passed(_prefixes(owner, view, len(history), _distinctive(history)))
-        if known is not None:
-            return _Match(session_id=known)
-        stored = await self._in_store(owner, messages)
-        return _Match(session_id=stored or _new_id(owner, messages))
+            return None
+        known = self.index.passed(_prefixes(owner, view, len(history), _distinctive(history)))
+        return known or await self._in_store(owner, messages)
 
     async def _in_store(self, owner: Owner, messages: Sequence[ComparableMessage]) -> str | None:
         """Return a stored session that begins alike and fits, else one that was rewritten."""
         contains = owner.bound(_id_prefix(owner, messages))
         query = SessionQuery(tenant=owner.tenant, contains=contains, limit=_MAX_CANDIDATES)
         rewritten = None
-        for state in await self._store.sessions(query):
+        for state in await self.store.sessions(query):
             key = SessionKey(session_id=state.session_id, tenant=state.tenant)
-            stored = await self._store.transcript(key)
+            stored = await self.store.transcript(key)
             # Two thousand long messages take most of a second, for each of the candidates.
             kind, is_proven = await asyncio.to_thread(_likeness, messages, stored)
             if kind in (HistoryKind.INTACT, HistoryKind.RETRIED):
@@ -329,12 +326,8 @@ def _new_id(owner: Owner, messages: Sequence[ComparableMessage]) -> str:
 
 def _id_prefix(owner: Owner, messages: Sequence[ComparableMessage]) -> str:
     """Return what the ids of all conversations with this beginning have in common."""
-    opening = []
     # The id is made with the first request, which has no answer yet; later ones must lead to it.
-    for item in messages:
-        if item.role is Role.ASSISTANT:
-            break
-        opening.append(item)
+    opening = tuple(itertools.takewhile(lambda item: item.role is not Role.ASSISTANT, messages))
     return f"c-{chain_of(owner, view_of(opening)).hex()[:24]}-"
 
 
@@ -359,23 +352,16 @@ def _likeness(
 ) -> tuple[HistoryKind, bool]:
     """Return how a request relates to a stored session, and whether it proves to be of it."""
     comparison = compare(messages, stored, learns_replies=True)
-    return comparison.kind, _is_proof(messages, comparison)
-
-
-def _is_proof(messages: Sequence[ComparableMessage], comparison: Comparison) -> bool:
-    """Say whether enough of the history is the stored session's own words."""
-    history, _ = split_new(messages)
     unseen = frozenset(comparison.unseen)
-    shared = [i for i in history if i.role is Role.USER and i not in unseen]
-    return sum(len(item.content) for item in shared) >= DISTINCTIVE_CHARS
+    history, _ = split_new(messages)
+    shared = (i.content for i in history if i.role is Role.USER and i not in unseen)
+    return comparison.kind, sum(map(len, shared)) >= DISTINCTIVE_CHARS
 
 
 def _field(body: Mapping[str, object], path: str) -> object:
     value: object = body
     for name in path.split("."):
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(name)
+        value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 

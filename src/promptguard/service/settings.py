@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 from promptguard.config import Settings
 from promptguard.controller import Controller
@@ -20,29 +21,12 @@ from promptguard.turns.input import TurnInput
 from promptguard.turns.judge import TurnJudge
 
 # Settings that sockets, threads or open connections were made from.
-_FIXED_SERVICE = frozenset(
-    {
-        "host",
-        "port",
-        "upstream",
-        "upstream_key_env",
-        "upstream_timeout_s",
-        "max_connections",
-        "threads",
-        "long_threads",
-        "heavy_threads",
-        "child_process",
-        "max_waiting",
-        "stream_timeout_s",
-        "webhooks",
-        "dashboard",
-        "demo",
-        "audit_file",
-        "log_level",
-        "shutdown_s",
-    }
-)
-_FIXED_CONVERSATION = frozenset({"store", "model", "endpoint", "use_model"})
+_FIXED = {
+    "service": "audit_file child_process dashboard demo heavy_threads host log_level long_threads "
+    "max_connections max_waiting port shutdown_s stream_timeout_s threads upstream "
+    "upstream_key_env upstream_timeout_s webhooks",
+    "conversation": "endpoint model store use_model",
+}
 
 
 class LiveSettings:
@@ -56,70 +40,58 @@ class LiveSettings:
         self.current = settings
 
 
+@dataclass(frozen=True, slots=True)
 class Reloader:
     """Replaces the settings in force by those that `read` returns, wholly or not at all."""
 
-    def __init__(
-        self,
-        live: LiveSettings,
-        read: Callable[[], Settings],
-        *,
-        controller: Controller,
-        authenticator: Authenticator,
-        telemetry: Telemetry,
-        audit: AuditLog,
-        overlay: Callable[[Settings], Settings] = lambda written: written,
-    ) -> None:
-        self._live = live
-        self._read = read
-        self._controller = controller
-        self._authenticator = authenticator
-        self._telemetry = telemetry
-        self._audit = audit
-        self._overlay = overlay
-        # Two reloads at once could leave the judge of one with the keys of the other.
-        self._lock = asyncio.Lock()
+    live: LiveSettings
+    read: Callable[[], Settings]
+    _: KW_ONLY
+    controller: Controller
+    authenticator: Authenticator
+    telemetry: Telemetry
+    audit: AuditLog
+    overlay: Callable[[Settings], Settings] = lambda written: written
+    # Two reloads at once could leave the judge of one with the keys of the other.
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def reload(self) -> bool:
         """Reload; a configuration that is not valid is logged and changes nothing."""
         async with self._lock:
             try:
-                with self._audit.action("operator", "reload", "settings", tenant="default"):
+                with self.audit.action("operator", "reload", "settings", tenant="default"):
                     # Rules are compiled and a turn is judged meanwhile; the event loop must go on.
-                    await asyncio.to_thread(self._read_and_put)
+                    await asyncio.to_thread(lambda: self._put(self.read()))
             except PromptGuardError as error:
                 log(logging.ERROR, "reload refused", reason=_public_reason(error))
-                self._telemetry.reloaded("refused")
+                self.telemetry.reloaded("refused")
                 return False
             log(logging.INFO, "reloaded")
-            self._telemetry.reloaded("done")
+            self.telemetry.reloaded("done")
             return True
 
     async def reapply(self) -> None:
         """Put the written settings in force with what the overlay says now; raises ConfigError."""
         async with self._lock:
             # The rules did not change, and to compile them again takes most of a second.
-            rules = self._controller.judge.instinct
-            await asyncio.to_thread(self._put, self._live.written, rules)
-
-    def _read_and_put(self) -> None:
-        self._put(self._read())
+            rules = self.controller.judge.instinct
+            await asyncio.to_thread(self._put, self.live.written, rules)
 
     def _put(self, written: Settings, rules: FrozenInstinct | None = None) -> None:
-        new = self._overlay(written)
+        new = self.overlay(written)
         # Everything is checked and tried before anything is replaced.
-        _check_fixed(self._live.current, new)
+        _check_fixed(self.live.current, new)
         check_host(new.service.host, new.service.keys)
         # The encoder is kept: it takes seconds to load and cannot change by a reload.
         judge = TurnJudge.open(
-            new.conversation, encoder=self._controller.judge.encoder, instinct=rules
+            new.conversation, encoder=self.controller.judge.encoder, instinct=rules
         )
         try_out(judge)
         # What can fail below fails before it changes anything, so the new settings hold wholly or
         # not at all.
-        self._controller.reconfigure(judge)
-        self._authenticator.replace_keys(new.service.keys)
-        self._live.written, self._live.current = written, new
+        self.controller.reconfigure(judge)
+        self.authenticator.replace_keys(new.service.keys)
+        self.live.written, self.live.current = written, new
 
 
 def _public_reason(error: PromptGuardError) -> str:
@@ -132,14 +104,10 @@ def _public_reason(error: PromptGuardError) -> str:
 
 def _check_fixed(old: Settings, new: Settings) -> None:
     fixed = [
-        f"service.{name}"
-        for name in sorted(_FIXED_SERVICE)
-        if getattr(old.service, name) != getattr(new.service, name)
-    ]
-    fixed += [
-        f"conversation.{name}"
-        for name in sorted(_FIXED_CONVERSATION)
-        if getattr(old.conversation, name) != getattr(new.conversation, name)
+        f"{section}.{name}"
+        for section, names in _FIXED.items()
+        for name in names.split()
+        if getattr(getattr(old, section), name) != getattr(getattr(new, section), name)
     ]
     # Its models and cache were opened at the start.
     fixed += ["evaluation"] if old.evaluation != new.evaluation else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 
@@ -17,8 +17,8 @@ from promptguard.providers import SseParser
 from promptguard.service.errors import ApiError
 from promptguard.service.intake import Admission
 from promptguard.service.replies import HoldBack, ReplyJudge, ReplyRecorder
-from promptguard.service.upstream import Upstream, disconnected
-from promptguard.service.wire import AnswerPart, EventReader, GuardedRequest, Refusal, Wire
+from promptguard.service.upstream import Upstream, ended_or_left
+from promptguard.service.wire import AnswerPart, GuardedRequest, Refusal, Wire
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,13 +48,12 @@ class StreamedReply:
         # In detect mode nothing is cut, so nothing need be kept back either.
         hold = HoldBack(self.holdback_chars if is_enforced else 0)
         judge = self.recorder.judge_of(self.admission)
-        reader = self.wire.event_reader()
         try:
             try:
                 async for data in self._event_data():
-                    hold.take(data, self._read(reader, data))
+                    hold.take(data, self._read(data))
                     if is_enforced and hold.is_due and await self._grows_bad(judge, hold):
-                        async for piece in self._cut(hold):
+                        for piece in await self._cut(hold):
                             yield piece
                         return
                     for piece in self._released(hold.release()):
@@ -69,11 +68,7 @@ class StreamedReply:
                 is_bad = await self._grows_bad(judge, hold)
             except ApiError as failure:
                 is_bad, error = False, failure
-            if is_bad:
-                async for piece in self._cut(hold):
-                    yield piece
-                return
-            async for piece in self._ended(hold, error):
+            for piece in await (self._cut(hold) if is_bad else self._ended(hold, error)):
                 yield piece
         finally:
             await self._leave(hold)
@@ -104,8 +99,8 @@ class StreamedReply:
         self._is_finished = self._is_finished or is_end
         return is_end
 
-    def _read(self, reader: EventReader, data: str) -> AnswerPart:
-        completion = reader.read(data)
+    def _read(self, data: str) -> AnswerPart:
+        completion = self.wire.read_event(data)
         if completion is None:
             raise self.upstream.garbled()
         if completion.is_error:
@@ -121,20 +116,18 @@ class StreamedReply:
             self._has_begun = True
             yield self.wire.event(data)
 
-    async def _ended(self, hold: HoldBack, error: ApiError | None) -> AsyncIterator[bytes]:
+    async def _ended(self, hold: HoldBack, error: ApiError | None) -> Iterable[bytes]:
         # What came before the upstream broke off is shown, so it is part of the transcript.
         if error is None or hold.text:
             # Before the last event goes out: the client's next request must find the answer stored.
             await self._settle(hold.text)
-        for piece in self._released(hold.release(everything=True)):
-            yield piece
-        if error is None:
-            yield self.wire.end()
-            return
-        for piece in self.wire.error_events(error):
-            yield piece
+        # In this order: an error is numbered after what the client has got.
+        pieces = [*self._released(hold.release(everything=True))]
+        if error is not None:
+            pieces.append(self.wire.error_event(error))
+        return (*pieces, self.wire.end)
 
-    async def _cut(self, hold: HoldBack) -> AsyncIterator[bytes]:
+    async def _cut(self, hold: HoldBack) -> Iterable[bytes]:
         # The rest would be generated and paid for, and thrown away.
         await self.opened.aclose()
         refusal = self.recorder.refusal
@@ -142,6 +135,7 @@ class StreamedReply:
         shown = f"{hold.sent}\n\n" if hold.sent else ""
         await self._settle(shown + refusal)
         written = Refusal(
+            asked=self.request,
             text=refusal,
             id=self._head.id or self.wire.new_id(),
             model=self._head.model or self.request.model,
@@ -149,8 +143,7 @@ class StreamedReply:
             sent=hold.sent,
             begun=self._has_begun,
         )
-        for piece in self.wire.refusal_events(self.request, written):
-            yield piece
+        return self.wire.refusal_events(written)
 
     async def _settle(self, text: str) -> None:
         self._is_settled = True
@@ -188,18 +181,9 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream."""
         del scope
-        pump = asyncio.ensure_future(self._pump(send))
-        gone = asyncio.ensure_future(disconnected(receive))
-        try:
-            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (pump, gone):
-                if not task.done():
-                    task.cancel()
-            # Waited for, so that the upstream is closed before the request counts as over.
-            await asyncio.wait((pump, gone))
-        if not pump.cancelled() and (error := pump.exception()) is not None:
-            raise error
+        pump = await ended_or_left(receive, self._pump(send))
+        if not pump.cancelled():
+            pump.result()
 
     async def _pump(self, send: Send) -> None:
         start = {

@@ -12,8 +12,8 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from urllib.parse import urlsplit
 
 from opentelemetry import propagate, trace
@@ -21,10 +21,12 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import Scope
 
 from promptguard import __version__
 from promptguard.errors import ConfigError
+from promptguard.service.errors import ApiError
 from promptguard.service.lanes import current_call
 from promptguard.service.logs import LOGGER
 from promptguard.service.verdicts import is_judged, log_fields, span_attributes
@@ -50,12 +52,11 @@ class Tracing:
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer(NAME)
 
-    @contextmanager
-    def request(self, scope: Scope) -> Iterator[Span]:
+    def request(self, scope: Scope) -> AbstractContextManager[Span]:
         """Trace a request, as part of the client's trace where it sends one."""
         method = scope["method"]
         attributes = {"http.request.method": method, "url.scheme": scope.get("scheme", "http")}
-        with self._tracer.start_as_current_span(
+        return self._tracer.start_as_current_span(
             method,
             context=propagate.extract(Headers(scope=scope)),
             kind=SpanKind.SERVER,
@@ -63,11 +64,10 @@ class Tracing:
             # Exceptions may quote what was sent, and spans leave the machine.
             record_exception=False,
             set_status_on_exception=False,
-        ) as span:
-            yield span
+        )
 
     @contextmanager
-    def guard(self, *, model: str) -> Iterator[Span]:
+    def guard(self, *, model: str, provider: str) -> Iterator[Span]:
         """Trace the judgement of one turn inside the request under way."""
         with self._tracer.start_as_current_span(
             "guard", record_exception=False, set_status_on_exception=False
@@ -75,16 +75,21 @@ class Tracing:
             span.set_attribute("gen_ai.operation.name", "guard")
             if model:
                 span.set_attribute("gen_ai.request.model", model)
+            if provider:
+                span.set_attribute("gen_ai.provider.name", provider)
             try:
                 yield span
             except BaseException as error:
                 fail(span, type(error).__name__)
                 raise
 
-    def upstream(self, method: str, path: str, *, provider: str, base_url: str, model: str) -> Span:
-        """Start the span of a call to the upstream; whoever starts it ends it.
+    @contextmanager
+    def upstream(
+        self, method: str, path: str, *, provider: str, base_url: str, model: str
+    ) -> Iterator[Span]:
+        """Trace a call to the upstream.
 
-        It is not made the current one: a stream ends in another task than it began in.
+        Its span is not made the current one: a stream ends in another task than it began in.
         """
         operation = _OPERATIONS.get(path) if method == "POST" else None
         where = urlsplit(base_url)
@@ -98,15 +103,14 @@ class Tracing:
             if model:
                 attributes["gen_ai.request.model"] = model
         name = f"{operation} {model}".strip() if operation else method
-        return self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=attributes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exposition:
-    """The metrics as Prometheus reads them."""
-
-    body: bytes
-    content_type: str = CONTENT_TYPE_LATEST
+        span = self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=attributes)
+        try:
+            yield span
+        except BaseException as error:
+            fail(span, error.code if isinstance(error, ApiError) else type(error).__name__)
+            raise
+        finally:
+            span.end()
 
 
 TurnListener = Callable[[TurnResult], None]
@@ -126,60 +130,44 @@ class Telemetry:
         self._listeners: list[TurnListener] = []
         # Not the process-wide registry: tests and embedders run several services in one process.
         self._registry = registry = CollectorRegistry()
-        self._turns = Counter(
-            "promptguard_turns", "Turns judged, by action", ["action"], registry=registry
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._turns = counter("promptguard_turns", "Turns judged, by action", ["action"])
+        self._unjudged = counter("promptguard_turns_unjudged", "Turns no judge could judge")
+        self._turn_seconds = histogram(
+            "promptguard_turn_seconds", "Time to judge and record a turn", buckets=_SECONDS
         )
-        self._unjudged = Counter(
-            "promptguard_turns_unjudged", "Turns no judge could judge", registry=registry
+        self._history = counter("promptguard_histories", "Resent histories, by kind", ["kind"])
+        self._cut = counter("promptguard_replies_cut", "Replies of the model cut short")
+        self._upstream_errors = counter(
+            "promptguard_upstream_errors", "Upstream failures, by kind", ["kind"]
         )
-        self._turn_seconds = Histogram(
-            "promptguard_turn_seconds",
-            "Time to judge and record a turn",
-            registry=registry,
-            buckets=_SECONDS,
-        )
-        self._history = Counter(
-            "promptguard_histories", "Resent histories, by kind", ["kind"], registry=registry
-        )
-        self._cut = Counter(
-            "promptguard_replies_cut", "Replies of the model cut short", registry=registry
-        )
-        self._upstream_errors = Counter(
-            "promptguard_upstream_errors", "Upstream failures, by kind", ["kind"], registry=registry
-        )
-        self._upstream_seconds = Histogram(
+        self._upstream_seconds = histogram(
             "promptguard_upstream_seconds",
             "Time until the upstream's headers (streams) or whole answer",
-            registry=registry,
             buckets=_LONG_SECONDS,
         )
-        self._requests = Counter(
-            "promptguard_requests",
-            "Requests, by route and status",
-            ["route", "status"],
-            registry=registry,
+        self._requests = counter(
+            "promptguard_requests", "Requests, by route and status", ["route", "status"]
         )
         self._in_flight = Gauge(
             "promptguard_requests_in_flight", "Requests under way", registry=registry
         )
-        self._reloads = Counter(
-            "promptguard_reloads", "Reloads of the settings", ["outcome"], registry=registry
+        self._reloads = counter("promptguard_reloads", "Reloads of the settings", ["outcome"])
+        self._redacted = counter(
+            "promptguard_entries_redacted", "Stored texts dropped by retention"
         )
-        self._redacted = Counter(
-            "promptguard_entries_redacted", "Stored texts dropped by retention", registry=registry
-        )
-
-        self._webhooks = Counter(
-            "promptguard_webhooks", "Webhook events, by outcome", ["outcome"], registry=registry
-        )
+        self._webhooks = counter("promptguard_webhooks", "Webhook events, by outcome", ["outcome"])
 
     def on_turn(self, listener: TurnListener) -> None:
         """Call `listener` with every admitted turn."""
         self._listeners.append(listener)
 
-    def exposition(self) -> Exposition:
+    def exposition(self) -> Response:
         """Return every metric in Prometheus' text form."""
-        return Exposition(body=generate_latest(self._registry))
+        return Response(
+            generate_latest(self._registry), headers={"content-type": CONTENT_TYPE_LATEST}
+        )
 
     @contextmanager
     def judging(self) -> Iterator[None]:
@@ -188,11 +176,9 @@ class Telemetry:
         yield
         self._turn_seconds.observe(self._timer() - start)
 
-    @contextmanager
-    def request(self) -> Iterator[None]:
+    def request(self) -> AbstractContextManager[None]:
         """Count a request as under way."""
-        with self._in_flight.track_inprogress():
-            yield
+        return self._in_flight.track_inprogress()
 
     def requested(self, route: str, status: int) -> None:
         """Count a finished request; `route` is a template, never a path with ids in it."""
@@ -220,15 +206,12 @@ class Telemetry:
         for listener in self._listeners:
             listener(result)
 
-    @contextmanager
-    def turn_span(self, operation: str, *, model: str, provider: str) -> Iterator[Span]:
-        """Trace the judgement of one turn, and note what its request asks of the upstream."""
-        call = current_call()
-        call.operation, call.model, call.provider = operation, model, provider
-        with self.tracing.guard(model=model) as span:
-            if provider:
-                span.set_attribute("gen_ai.provider.name", provider)
-            yield span
+    def turn_span(
+        self, _operation: str = "", *, model: str, provider: str
+    ) -> AbstractContextManager[Span]:
+        """Trace the judgement of one turn, and note which model its request asks for."""
+        current_call().model = model
+        return self.tracing.guard(model=model, provider=provider)
 
     def reply_cut(self) -> None:
         """Count a reply that was cut, or in detect mode would have been."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 import httpx
@@ -16,9 +16,10 @@ from starlette.types import Receive
 
 from promptguard.errors import CircuitOpen, ConfigError, ProviderError, ProviderTimeout
 from promptguard.providers import Endpoint
+from promptguard.providers.endpoint import MAX_BODY_BYTES
 from promptguard.service.errors import ApiError
-from promptguard.service.lanes import Call, current_call
-from promptguard.service.telemetry import Telemetry, fail, inject, note_answer
+from promptguard.service.lanes import current_call
+from promptguard.service.telemetry import Telemetry, inject, note_answer
 
 # Allow-lists in both directions: our own keys, cookies and routing headers stay here.
 _PASSED_ON = (
@@ -84,8 +85,7 @@ class Upstream:
         self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str]
     ) -> httpx.Response:
         """Return a whole answer that the client may see: a success, or its own mistake."""
-        call = current_call()
-        with self._span(call, method, path) as span:
+        with self._span(method, path) as span:
             try:
                 with self._telemetry.calling_upstream():
                     response = await self._endpoint.send(
@@ -94,7 +94,7 @@ class Upstream:
                         body=body,
                         headers=inject(span, headers),
                         # One tenant's failing requests must not close the upstream to the others.
-                        circuit=call.tenant,
+                        circuit=current_call().tenant,
                     )
             except (ProviderError, ConfigError) as error:
                 raise self._failure(error) from None
@@ -107,43 +107,42 @@ class Upstream:
         self, path: str, *, body: bytes, headers: Mapping[str, str]
     ) -> AsyncIterator[httpx.Response]:
         """Give an answer as it comes, for at most `stream_s`; leaving the block ends it."""
-        call = current_call()
-        with self._span(call, "POST", path) as span:
+        with self._span("POST", path) as span:
             try:
-                opened = self._endpoint.stream(
-                    "POST",
-                    path,
-                    body=body,
-                    headers=inject(span, headers),
-                    circuit=call.tenant,
-                )
-                async with opened as response:
+                async with AsyncExitStack() as opened:
+                    with self._telemetry.calling_upstream():
+                        answer = self._endpoint.stream(
+                            "POST",
+                            path,
+                            body=body,
+                            headers=inject(span, headers),
+                            circuit=current_call().tenant,
+                        )
+                        response = await opened.enter_async_context(answer)
                     self._check(response, headers)
-                    response.stream = self._bounded(response)
+                    end = self._timer() + self._stream_s
+                    response.stream = _BoundedStream(response, end, self._timer)
                     yield response
             except (ProviderError, ConfigError) as error:
                 raise self._failure(error) from None
 
-    def _bounded(self, response: httpx.Response) -> httpx.AsyncByteStream:
-        return _BoundedStream(response, self._timer() + self._stream_s, self._timer)
-
-    @contextmanager
-    def _span(self, call: Call, method: str, path: str) -> Iterator[Span]:
-        provider = self._endpoint.provider
-        span = self._telemetry.tracing.upstream(
-            method,
-            path,
-            provider=provider.name,
-            base_url=provider.base_url,
-            model=call.model,
+    def _span(self, method: str, path: str) -> AbstractContextManager[Span]:
+        provider, model = self._endpoint.provider, current_call().model
+        return self._telemetry.tracing.upstream(
+            method, path, provider=provider.name, base_url=provider.base_url, model=model
         )
+
+    async def rest_of(self, response: httpx.Response) -> bytes:
+        """Return the body of an answer that is no stream, as bounded as any other."""
+        body = bytearray()
         try:
-            yield span
-        except BaseException as error:
-            fail(span, error.code if isinstance(error, ApiError) else type(error).__name__)
-            raise
-        finally:
-            span.end()
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > MAX_BODY_BYTES:
+                    raise self.garbled()
+        except httpx.HTTPError:
+            raise self.cut_off() from None
+        return bytes(body)
 
     def check_stream(self, response: httpx.Response) -> None:
         """Raise an ApiError unless the answer is a stream of events."""
@@ -152,17 +151,17 @@ class Upstream:
 
     def garbled(self) -> ApiError:
         """Return the error for an answer of another format."""
-        self._telemetry.upstream_error("garbled")
-        return ApiError(
-            502,
-            f"{self.name} answered with something that is not an answer of this format.",
-            code="upstream_error",
-        )
+        what = "answered with something that is not an answer of this format."
+        return self._error("garbled", what)
 
     def cut_off(self) -> ApiError:
         """Return the error for a stream that ended in the middle."""
-        self._telemetry.upstream_error("cut_off")
-        return ApiError(502, f"{self.name} broke off its answer; try again.", code="upstream_error")
+        return self._error("cut_off", "broke off its answer; try again.")
+
+    def _error(self, kind: str, what: str, *, status: int = 502, retry: str = "") -> ApiError:
+        self._telemetry.upstream_error(kind)
+        headers = {"retry-after": retry} if retry else None
+        return ApiError(status, f"{self.name} {what}", code="upstream_error", headers=headers)
 
     def _check(self, response: httpx.Response, headers: Mapping[str, str]) -> None:
         """Raise for what the client cannot mend; a wrong key of its own it can."""
@@ -171,14 +170,9 @@ class Upstream:
         is_our_key = status in (401, 403) and not any(name in headers for name in _KEY_HEADERS)
         # Redirects are failures: following one could send the conversation elsewhere.
         if status >= 500 or is_our_key or 300 <= status < 400:
-            self._telemetry.upstream_error("status")
-            retry = headers_back(response).get("retry-after")
-            raise ApiError(
-                504 if status == 504 else 502,
-                f"{self.name} answered with status {status}.",
-                code="upstream_error",
-                headers={"retry-after": retry} if retry else None,
-            )
+            retry = headers_back(response).get("retry-after", "")
+            what, own = f"answered with status {status}.", 504 if status == 504 else 502
+            raise self._error("status", what, status=own, retry=retry)
 
     def _failure(self, error: ProviderError | ConfigError) -> ApiError:
         kinds = {ProviderTimeout: "timeout", CircuitOpen: "circuit_open", ConfigError: "not_set_up"}
@@ -224,19 +218,23 @@ async def while_connected(request: Request, work: Coroutine[object, object, T]) 
 
     A model's answer may take minutes and cost money, so it must not go on unread.
     """
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(disconnected(request.receive))
-    try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        gone.cancel()
-        if not task.done():
-            task.cancel()
-            # Until the call has ended: its connection goes back or is closed before we answer.
-            await asyncio.wait((task,))
+    task = await ended_or_left(request.receive, work)
     if task.cancelled():
         raise ApiError(499, "The client left before the answer came.", code="client_left")
     return task.result()
+
+
+async def ended_or_left(receive: Receive, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
+    """Return the task of `work` once it has ended; cancelled where the client disconnected."""
+    task, gone = asyncio.create_task(work), asyncio.create_task(disconnected(receive))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        task.cancel()
+        gone.cancel()
+        # Waited for: a call's connection goes back or is closed before the request is over.
+        await asyncio.wait((task, gone))
+    return task
 
 
 async def disconnected(receive: Receive) -> None:

@@ -159,7 +159,7 @@ def contents_of(entry: TranscriptEntry) -> tuple[ContentFinding, ...]:
     if '"content":[]' in entry.verdict:
         return ()
     verdict = stored_verdict(entry)
-    return verdict.content if verdict is not None else ()
+    return () if verdict is None else verdict.content
 
 
 def is_stored_block(entry: TranscriptEntry) -> bool:
@@ -268,9 +268,7 @@ def log_fields(result: TurnResult) -> dict[str, str | int | float | bool | list[
         "is_judged": is_judged(verdict),
         "tags": list(verdict.tags),
         "signals": [entry.signal for entry in verdict.top_evidence[:3]],
-        "stripped": [
-            finding.origin for finding in verdict.content if finding.index in result.stripped
-        ],
+        "stripped": [each.origin for each in verdict.content if each.index in result.stripped],
     }
 
 

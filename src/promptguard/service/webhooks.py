@@ -91,12 +91,8 @@ class Webhooks:
         self._telemetry = telemetry
         self._seams = seams or WebhookSeams()
         self._targets = tuple(
-            _Target(
-                config=config,
-                secret=check_webhook(config, env),
-                queue=asyncio.Queue(max_queued),
-            )
-            for config in configs
+            _Target(config=each, secret=check_webhook(each, env), queue=asyncio.Queue(max_queued))
+            for each in configs
         )
 
     def turn(self, result: TurnResult) -> None:
@@ -108,31 +104,25 @@ class Webhooks:
             "lock": state.lock is not None and state.lock.turn == verdict.turn,
         }
         for kind in (kind for kind, happened in kinds.items() if happened):
-            self.publish(
-                Event(
-                    kind=kind,
-                    session_id=state.session_id,
-                    tenant=state.tenant,
-                    at=self._seams.clock(),
-                    turn=verdict.turn,
-                    action=verdict.action.value,
-                    turn_risk=verdict.turn_risk,
-                    accumulated_risk=verdict.accumulated_risk,
-                    is_enforced=result.is_enforced,
-                    tags=verdict.tags,
-                )
+            event = Event(
+                kind=kind,
+                session_id=state.session_id,
+                tenant=state.tenant,
+                at=self._seams.clock(),
+                turn=verdict.turn,
+                action=verdict.action.value,
+                turn_risk=verdict.turn_risk,
+                accumulated_risk=verdict.accumulated_risk,
+                is_enforced=result.is_enforced,
+                tags=verdict.tags,
             )
+            self.publish(event)
 
     def labelled(self, session_id: str, tenant: str, verdict: str) -> None:
         """Send that a reviewer has labelled a session."""
+        at = self._seams.clock()
         self.publish(
-            Event(
-                kind="label",
-                session_id=session_id,
-                tenant=tenant,
-                at=self._seams.clock(),
-                detail=verdict,
-            )
+            Event(kind="label", session_id=session_id, tenant=tenant, at=at, detail=verdict)
         )
 
     def publish(self, event: Event) -> None:
@@ -148,10 +138,16 @@ class Webhooks:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
-        async with httpx.AsyncClient(
-            transport=self._seams.transport, timeout=TIMEOUT_S, follow_redirects=False
-        ) as client:
-            await asyncio.gather(*(self._deliver_to(client, target) for target in self._targets))
+        transport = self._seams.transport
+        client = httpx.AsyncClient(transport=transport, timeout=TIMEOUT_S, follow_redirects=False)
+        try:
+            async with client:
+                await asyncio.gather(*(self._deliver_to(client, each) for each in self._targets))
+        finally:
+            # The service stops, and what still waits is kept nowhere else.
+            for target in self._targets:
+                while not target.queue.empty():
+                    self._lost(target, target.queue.get_nowait(), "stopped")
 
     async def drain(self) -> None:
         """Return when everything queued was delivered or given up."""
@@ -161,29 +157,27 @@ class Webhooks:
     async def _deliver_to(self, client: httpx.AsyncClient, target: _Target) -> None:
         while True:
             event = await target.queue.get()
+            fault = "stopped"
             try:
-                await self._delivered(client, target, event)
-            except asyncio.CancelledError:
-                # The service stops, and what still waits is kept nowhere else.
-                self._lost(target, event, "stopped")
-                while not target.queue.empty():
-                    self._lost(target, target.queue.get_nowait(), "stopped")
-                raise
+                fault = await self._fault_of(client, target, event)
             finally:
+                if fault:
+                    self._lost(target, event, fault)
                 target.queue.task_done()
 
-    async def _delivered(self, client: httpx.AsyncClient, target: _Target, event: Event) -> None:
+    async def _fault_of(self, client: httpx.AsyncClient, target: _Target, event: Event) -> str:
+        """Deliver an event; returns why it was given up, empty where it was taken."""
         for attempt in range(MAX_ATTEMPTS):
+            if attempt:
+                await self._seams.sleep(delay_s(attempt - 1, None, self._seams.random))
             status = await self._attempted(client, target, event)
             if 200 <= status < 300:
                 self._telemetry.webhook("delivered")
-                return
+                return ""
             # A receiver that refuses will refuse again; only what may pass is tried anew.
             if status and not is_retryable(status):
                 break
-            if attempt + 1 < MAX_ATTEMPTS:
-                await self._seams.sleep(delay_s(attempt, None, self._seams.random))
-        self._lost(target, event, f"status {status}" if status else "unreachable")
+        return f"status {status}" if status else "unreachable"
 
     async def _attempted(self, client: httpx.AsyncClient, target: _Target, event: Event) -> int:
         """Send once; return the status, 0 where there was no answer."""
@@ -196,11 +190,10 @@ class Webhooks:
             EVENT_ID: event.id,
             SIGNATURE: signature(target.secret, body, at=at),
         }
+        sending = client.stream("POST", target.config.url, content=body, headers=headers)
         try:
             # Headers alone decide: a receiver cannot make us read its body.
-            async with client.stream(
-                "POST", target.config.url, content=body, headers=headers
-            ) as response:
+            async with sending as response:
                 return response.status_code
         except httpx.HTTPError:
             return 0

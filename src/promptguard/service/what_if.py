@@ -45,11 +45,6 @@ class Change:
     risk_before: float
     risk_after: float
 
-    @property
-    def move(self) -> tuple[Action, Action]:
-        """From which action to which."""
-        return self.before, self.after
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
@@ -100,7 +95,10 @@ class WhatIfReport:
 
 @dataclass(slots=True, kw_only=True)
 class _Counts:
-    """What was counted so far; turns come session by session."""
+    """What was counted so far; turns come session by session.
+
+    `ours` and `theirs` are the session of the last turn, after it, under both settings.
+    """
 
     turns: int = 0
     sessions: int = 0
@@ -115,13 +113,16 @@ class _Counts:
     by_label: Counter[str] = field(default_factory=Counter)
     session_id: str = ""
     labels: set[str] = field(default_factory=set)
+    ours: SessionState = field(default_factory=lambda: SessionState(session_id=""))
+    theirs: SessionState = field(default_factory=lambda: SessionState(session_id=""))
 
     def begin(self, session_id: str) -> None:
-        if session_id == self.session_id:
-            return
-        self.end()
-        self.session_id = session_id
-        self.sessions += 1
+        """Count a turn, and its session where it is the first of it."""
+        self.turns += 1
+        if session_id != self.session_id:
+            self.end()
+            self.session_id = session_id
+            self.sessions += 1
 
     def end(self) -> None:
         """Count the session that has ended, under the gravest label of its changed turns."""
@@ -136,112 +137,92 @@ class _Counts:
         if turn.label:
             blocked = (now.action is Action.BLOCK, then.action is Action.BLOCK)
             self.labelled[(turn.label, *blocked)] += 1
-        if now.action is not then.action:
-            self.change(
-                Change(
-                    session_id=turn.session_id,
-                    turn=turn.turn,
-                    before=now.action,
-                    after=then.action,
-                    label=turn.label,
-                    risk_before=now.turn_risk,
-                    risk_after=then.turn_risk,
-                )
+        if now.action is then.action:
+            return
+        self.moves[now.action, then.action, turn.label] += 1
+        self.labels.add(turn.label)
+        kept = self.examples[now.action, then.action]
+        kept.append(
+            Change(
+                session_id=turn.session_id,
+                turn=turn.turn,
+                before=now.action,
+                after=then.action,
+                label=turn.label,
+                risk_before=now.turn_risk,
+                risk_after=then.turn_risk,
             )
-
-    def change(self, change: Change) -> None:
-        self.moves[(*change.move, change.label)] += 1
-        self.labels.add(change.label)
-        kept = self.examples[change.move]
-        kept.append(change)
+        )
         # At most a few are kept at a time, so that millions of changes take no memory.
         kept.sort(key=lambda each: -abs(each.risk_after - each.risk_before))
         del kept[EXAMPLES:]
 
     def report(self) -> WhatIfReport:
+        """Sum up; there are no more turns."""
         self.end()
-        moves = {move[:2] for move in self.moves}
+        by_label = sorted(self.by_label.items(), key=lambda item: _gravity(item[0]))
         return WhatIfReport(
             turns=self.turns,
             sessions=self.sessions,
-            changed_turns=sum(self.moves.values()),
+            changed_turns=self.moves.total(),
             changed_sessions=self.changed_sessions,
-            changed_sessions_by_label=tuple(sorted(self.by_label.items(), key=_label_order)),
-            moves=tuple(sorted(map(self._move, moves), key=lambda move: -move.turns)),
-            now=self._blocks(1),
-            then=self._blocks(2),
+            changed_sessions_by_label=tuple(by_label),
+            moves=tuple(sorted(map(self._move, self.examples), key=lambda move: -move.turns)),
+            now=self._blocks(0),
+            then=self._blocks(1),
             unread=self.unread,
             recorded_otherwise=self.recorded_otherwise,
         )
 
     def _move(self, move: tuple[Action, Action]) -> Move:
-        by_label = {label: n for (*found, label), n in self.moves.items() if tuple(found) == move}
         return Move(
             before=move[0],
             after=move[1],
-            turns=sum(by_label.values()),
-            attacks=by_label.get(LabelFilter.ATTACK.value, 0),
-            false_alarms=by_label.get(LabelFilter.FALSE_ALARM.value, 0),
+            turns=sum(n for (*found, _), n in self.moves.items() if tuple(found) == move),
+            attacks=self.moves[(*move, LabelFilter.ATTACK.value)],
+            false_alarms=self.moves[(*move, LabelFilter.FALSE_ALARM.value)],
             examples=tuple(self.examples[move]),
         )
 
     def _blocks(self, place: int) -> LabelledBlocks:
-        """Sum up labelled turns; `place` is 1 for today's settings and 2 for the others."""
-        counted: Counter[tuple[str, bool]] = Counter()
-        for key, n in self.labelled.items():
-            counted[key[0], bool(key[place])] += n
+        """Sum up labelled turns; `place` is 0 for today's settings and 1 for the others."""
+        turns, blocked = Counter[str](), Counter[str]()
+        for (label, *are_blocked), n in self.labelled.items():
+            turns[label] += n
+            blocked[label] += n * are_blocked[place]
         attack, alarm = LabelFilter.ATTACK.value, LabelFilter.FALSE_ALARM.value
         return LabelledBlocks(
-            attacks=counted[attack, True] + counted[attack, False],
-            attacks_blocked=counted[attack, True],
-            false_alarms=counted[alarm, True] + counted[alarm, False],
-            false_alarms_blocked=counted[alarm, True],
+            attacks=turns[attack],
+            attacks_blocked=blocked[attack],
+            false_alarms=turns[alarm],
+            false_alarms_blocked=blocked[alarm],
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Progress:
-    """What was counted so far, and the session that the last counted turn left off in."""
-
-    counts: _Counts = field(default_factory=_Counts)
-    ours: SessionState = field(default_factory=lambda: SessionState(session_id=""))
-    theirs: SessionState = field(default_factory=lambda: SessionState(session_id=""))
-
-
+@dataclass(kw_only=True)
 class WhatIf:
     """One count over all stored turns of a tenant; `name` and `choice` say under what settings.
 
     Each batch of turns is a heavy call of `principal`: turns that come in do not wait for it.
     """
 
-    def __init__(
-        self,
-        store: SessionStore,
-        calls: Calls,
-        *,
-        ours: TurnJudge,
-        other: ControllerConfig,
-        principal: Principal,
-        choice: str,
-        name: str,
-    ) -> None:
-        self.choice = choice
-        self.name = name
-        self.total = 0
-        self.report: WhatIfReport | None = None
-        self.fault = ""
-        self.is_cancelled = False
-        self._store = store
-        self._calls = calls
-        self._ours = ours
-        self._other = other
-        self._principal = principal
-        self._progress = _Progress()
+    store: SessionStore
+    calls: Calls
+    ours: TurnJudge
+    other: ControllerConfig
+    principal: Principal
+    choice: str
+    name: str
+    total: int = 0
+    report: WhatIfReport | None = None
+    fault: str = ""
+    is_cancelled: bool = False
+    counts: _Counts = field(default_factory=_Counts)
 
     @property
     def done(self) -> int:
         """How many turns were weighed so far."""
-        return self._progress.counts.turns
+        return self.counts.turns
 
     @property
     def is_running(self) -> bool:
@@ -250,7 +231,7 @@ class WhatIf:
 
     def cancel(self) -> None:
         """End the count at its next step."""
-        self.is_cancelled = self.is_running
+        self.is_cancelled = self.is_cancelled or self.is_running
 
     async def run(self) -> None:
         """Count until the end; a failure of the store or a full queue is told in `fault`."""
@@ -260,51 +241,50 @@ class WhatIf:
             self.fault = str(error)
 
     async def _count(self) -> None:
-        tenant = self._principal.tenant
+        tenant = self.principal.tenant
         query = OverviewQuery(tenant=tenant, since=0, until=_LAST, bucket_s=_LAST, is_demo=False)
-        self.total = (await self._store.overview(query)).total.turns
+        self.total = (await self.store.overview(query)).total.turns
         last = ("", 0)
         while not self.is_cancelled:
             # By the last turn seen and not by an offset, which would be read over again each time.
-            turns = await self._store.judged(
-                JudgedQuery(
-                    tenant=tenant, after_session=last[0], after_turn=last[1], limit=BATCH_TURNS
-                )
+            asked = JudgedQuery(
+                tenant=tenant, after_session=last[0], after_turn=last[1], limit=BATCH_TURNS
             )
+            turns = await self.store.judged(asked)
             if not turns:
-                self.report = self._progress.counts.report()
+                self.report = self.counts.report()
                 return
             # One call per batch: each takes its turn in the lane, and none runs into the deadline.
-            async with self._calls.begin(self._principal, Lane.HEAVY):
-                self._progress = await asyncio.to_thread(
-                    offloaded, _weighed, self._ours, self._other, self._progress, turns
+            async with self.calls.begin(self.principal, Lane.HEAVY):
+                self.counts = await asyncio.to_thread(
+                    offloaded, _weighed, self.ours, self.other, self.counts, turns
                 )
             last = (turns[-1].session_id, turns[-1].turn)
 
 
 def _weighed(
-    judge: TurnJudge, other: ControllerConfig, before: _Progress, turns: Sequence[JudgedTurn]
-) -> _Progress:
-    """Return the progress with `turns` counted."""
+    judge: TurnJudge, other: ControllerConfig, before: _Counts, turns: Sequence[JudgedTurn]
+) -> _Counts:
+    """Return what is counted with `turns`."""
     # Readers and compiled rules are shared: no text is read, and rules are the same.
     opened = TurnJudge.open(other, encoder=judge.encoder, instinct=judge.instinct)
     shift = opened.priors.document - judge.priors.document
     ours = Reweigher(judge=judge, state=before.ours)
     theirs = Reweigher(judge=opened, document_shift=shift, state=before.theirs)
     # An abandoned step must not leave half of its turns counted.
-    counts = deepcopy(before.counts)
+    counts = deepcopy(before)
     for number, (turn, verdict) in enumerate(_readable(counts, turns)):
         if number % CHECK_TURNS == 0:
             checkpoint()
         now = ours.weigh(turn.session_id, verdict, now=turn.timestamp)
         then = theirs.weigh(turn.session_id, verdict, now=turn.timestamp)
         counts.weighed(turn, now, then)
-    return _Progress(counts=counts, ours=ours.state, theirs=theirs.state)
+    counts.ours, counts.theirs = ours.state, theirs.state
+    return counts
 
 
 def _readable(counts: _Counts, turns: Sequence[JudgedTurn]) -> Iterator[tuple[JudgedTurn, Verdict]]:
     for turn in turns:
-        counts.turns += 1
         counts.begin(turn.session_id)
         try:
             verdict = Verdict.from_json(turn.verdict)
@@ -321,7 +301,3 @@ def _readable(counts: _Counts, turns: Sequence[JudgedTurn]) -> Iterator[tuple[Ju
 def _gravity(label: str) -> int:
     order = (LabelFilter.ATTACK.value, LabelFilter.FALSE_ALARM.value, "")
     return order.index(label) if label in order else len(order)
-
-
-def _label_order(item: tuple[str, int]) -> int:
-    return _gravity(item[0])

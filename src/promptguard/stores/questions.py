@@ -5,12 +5,13 @@ Only how a statement is run differs between them; how sessions are written does 
 
 from __future__ import annotations
 
+import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
 
-from promptguard.decisions import Decision
+from promptguard.decisions import Decision, DecisionKind
 from promptguard.protocols import SessionKey, SessionLabel, SessionQuery
 from promptguard.queries import (
     JudgedQuery,
@@ -23,38 +24,42 @@ from promptguard.queries import (
     TurnRow,
 )
 from promptguard.state import SessionState, TranscriptEntry
-from promptguard.stores import decision_statements as decided
 from promptguard.stores import statements
-from promptguard.stores.rows import EntryRow, check_key, entry_of, label_of, state_in
+from promptguard.stores.rows import check_key, entry_of, label_of, state_in, text_of
 from promptguard.stores.statements import Rows, Statement
+from promptguard.verdict import Action
 
 _T = TypeVar("_T")
+DELETE = "DELETE FROM guard_sessions WHERE tenant = :tenant AND session_id = :session_id"
 _ENTRIES = """SELECT position, turn, role, content, content_hash, timestamp, verdict
     FROM guard_entries WHERE tenant = :tenant AND session_id = :session_id"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question(Generic[_T]):
-    """Statements to run one after the other, and what makes the answer of all their rows.
-
-    `is_long`: the answer may be a whole transcript, and turns must not wait for it.
-    """
-
-    statements: tuple[Statement, ...]
-    read: Callable[[Sequence[Rows]], _T]
-    is_long: bool = False
+# The bounds on the entries follow from the rest; without them a merge join begins at the first.
+_JUDGED = """SELECT t.session_id, t.turn, e.timestamp, t.action, t.label, e.verdict
+    FROM guard_turns t JOIN guard_entries e ON e.tenant = t.tenant
+        AND e.session_id = t.session_id AND e.position = t.position
+    WHERE t.tenant = :tenant AND (t.session_id, t.turn) > (:after_session, :after_turn)
+        AND e.tenant = :tenant AND e.session_id >= :after_session
+        AND (:demo = 1 OR t.is_demo = 0)
+    ORDER BY t.session_id, t.turn LIMIT :limit"""
 
 
 class ReadingStore:
-    """The half of a SessionStore that reads. `_ask` runs a question's statements."""
+    """The half of a SessionStore that reads, and writes what is no session.
+
+    `_ask` runs statements, `_do` one that writes.
+    """
 
     @abstractmethod
-    async def _ask(self, question: Question[_T]) -> _T:
-        """Return the answer to a question."""
+    async def _ask(self, asked: Sequence[Statement], read: Callable[[Sequence[Rows]], _T]) -> _T:
+        """Return what `read` makes of the rows of every statement."""
+
+    @abstractmethod
+    async def _do(self, statement: Statement) -> int:
+        """Write, once however often it is tried; return how many rows that concerned."""
 
     async def load(self, key: SessionKey) -> SessionState | None:
         """Return the newest state, or None."""
-        asked = _about(
+        asked = about(
             key,
             "SELECT state FROM guard_sessions WHERE tenant = :tenant AND session_id = :session_id",
         )
@@ -63,17 +68,18 @@ class ReadingStore:
 
     async def transcript(self, key: SessionKey) -> tuple[TranscriptEntry, ...]:
         """Return every stored message in order."""
-        return await self._rows(_about(key, f"{_ENTRIES} ORDER BY position"), _entry, is_long=True)
+        asked = about(key, f"{_ENTRIES} ORDER BY position")
+        return await self._rows(replace(asked, is_long=True), entry_of)
 
     async def tail(self, key: SessionKey, count: int) -> tuple[TranscriptEntry, ...]:
         """Return the last `count` stored messages in order."""
-        asked = _about(key, f"{_ENTRIES} ORDER BY position DESC LIMIT :count", count=count)
+        asked = about(key, f"{_ENTRIES} ORDER BY position DESC LIMIT :count", count=count)
         # Read from the end by the index, then turned round: the whole would grow with the session.
-        return (await self._rows(asked, _entry))[::-1]
+        return (await self._rows(asked, entry_of))[::-1]
 
     async def labels(self, key: SessionKey) -> tuple[SessionLabel, ...]:
         """Return the verdicts given on a session, oldest first."""
-        asked = _about(
+        asked = about(
             key,
             """SELECT label FROM guard_labels
             WHERE tenant = :tenant AND session_id = :session_id ORDER BY timestamp, id""",
@@ -82,11 +88,28 @@ class ReadingStore:
 
     async def judged(self, query: JudgedQuery) -> tuple[JudgedTurn, ...]:
         """Return the next judged turns with their verdicts, by session and turn."""
-        return await self._rows(decided.judged(query), decided.judged_of, is_long=True)
+        values = asdict(query) | {"demo": int(query.with_demo)}
+        asked = Statement(sql=_JUDGED, values=values, is_long=True)
+        return await self._rows(asked, _judged)
+
+    async def decide(self, decision: Decision) -> None:
+        """Record what an operator decided."""
+        # The token is made once, outside the work that may be repeated.
+        values = asdict(decision) | {"kind": decision.kind.value, "token": uuid.uuid4().hex}
+        await self._do(
+            Statement(
+                sql="""INSERT INTO guard_decisions (write, kind, tenant, author, timestamp, body)
+                VALUES (:token, :kind, :tenant, :author, :timestamp, :body)
+                ON CONFLICT (write) DO NOTHING""",
+                values=values,
+            )
+        )
 
     async def decisions(self) -> tuple[Decision, ...]:
         """Return every decision, oldest first."""
-        return await self._rows(decided.listed(), decided.decision_of)
+        sql = """SELECT number, kind, tenant, author, timestamp, body
+            FROM guard_decisions ORDER BY number"""
+        return await self._rows(Statement(sql=sql), _decision)
 
     async def sessions(self, query: SessionQuery) -> tuple[SessionState, ...]:
         """Return the states that fit the query, in its order."""
@@ -96,12 +119,10 @@ class ReadingStore:
     async def page(self, query: SessionQuery) -> SessionListPage:
         """Return the sessions that fit the query as rows of a list, and how many fit in all."""
         return await self._ask(
-            Question(
-                statements=(statements.page(query), statements.total(query)),
-                read=lambda answers: SessionListPage(
-                    rows=_readable(map(statements.page_row, answers[0])), total=answers[1][0][0]
-                ),
-            )
+            (statements.page(query), statements.total(query)),
+            lambda answers: SessionListPage(
+                rows=_readable(map(statements.page_row, answers[0])), total=answers[1][0][0]
+            ),
         )
 
     async def turns(self, query: TurnQuery) -> tuple[TurnRow, ...]:
@@ -112,32 +133,23 @@ class ReadingStore:
         """Sum up the judged turns of a stretch of time."""
         wanted = statements.overview(query)
         return await self._ask(
-            Question(
-                statements=tuple(wanted.values()),
-                read=lambda answers: statements.overview_of(
-                    query, dict(zip(wanted, answers, strict=True))
-                ),
-            )
+            tuple(wanted.values()),
+            lambda answers: statements.overview_of(query, dict(zip(wanted, answers, strict=True))),
         )
 
     async def precision(self, tenant: str | None = "default") -> Precision:
         """Count what people said of flagged turns."""
-        return statements.precision_of(await self._rows(statements.precision(tenant), tuple))
-
-    async def _rows(
-        self, asked: Statement, read: Callable[[Sequence[Any]], _T], *, is_long: bool = False
-    ) -> tuple[_T, ...]:
-        """Return what `read` makes of each row."""
         return await self._ask(
-            Question(
-                statements=(asked,),
-                read=lambda answers: tuple(map(read, answers[0])),
-                is_long=is_long,
-            )
+            (statements.precision(tenant),), lambda answers: statements.precision_of(answers[0])
         )
 
+    async def _rows(self, asked: Statement, read: Callable[[Sequence[Any]], _T]) -> tuple[_T, ...]:
+        """Return what `read` makes of each row."""
+        return await self._ask((asked,), lambda answers: tuple(map(read, answers[0])))
 
-def _about(key: SessionKey, sql: str, **values: int) -> Statement:
+
+def about(key: SessionKey, sql: str, **values: Any) -> Statement:
+    """Return a statement on one session, which it knows as `:tenant` and `:session_id`."""
     check_key(key)
     return Statement(sql=sql, values={"tenant": key.tenant, "session_id": key.session_id, **values})
 
@@ -146,5 +158,25 @@ def _readable(found: Iterable[_T | None]) -> tuple[_T, ...]:
     return tuple(item for item in found if item is not None)
 
 
-def _entry(row: Sequence[Any]) -> TranscriptEntry:
-    return entry_of(EntryRow(*row))
+def _decision(row: Sequence[Any]) -> Decision:
+    number, kind, tenant, author, timestamp, body = row
+    return Decision(
+        number=number,
+        kind=DecisionKind(kind),
+        tenant=tenant,
+        author=author,
+        timestamp=timestamp,
+        body=body,
+    )
+
+
+def _judged(row: Sequence[Any]) -> JudgedTurn:
+    session_id, turn, timestamp, action, label, verdict = row
+    return JudgedTurn(
+        session_id=session_id,
+        turn=turn,
+        timestamp=timestamp,
+        action=Action(action),
+        label=label,
+        verdict=text_of(verdict) or "",
+    )

@@ -66,22 +66,29 @@ TURN_COLUMNS = (
     "tenant, session_id, turn, position, second, action, severity, turn_risk, signal, reason, "
     "tags, language, key_name, latency_ms, is_demo, label, words"
 )
-
-
-def key_of(state: SessionState) -> SessionKey:
-    """Return the name under which a state is stored."""
-    return SessionKey(session_id=state.session_id, tenant=state.tenant)
+TURN = tuple(TURN_COLUMNS.split(", "))
+SESSION = (
+    *("tenant", "session_id", "version", "mode", "updated", "state"),
+    *("risk", "peak", "turns", "blocked", "is_demo", "key_name"),
+)
 
 
 def check_key(key: SessionKey) -> None:
     """Refuse names that a database could not hold or a notification could not carry."""
-    _check_name(key.session_id, "session_id", MAX_SESSION_ID)
-    _check_name(key.tenant, "tenant", MAX_TENANT)
+    for name, where, limit in (
+        (key.session_id, "session_id", MAX_SESSION_ID),
+        (key.tenant, "tenant", MAX_TENANT),
+    ):
+        if not 1 <= len(name) <= limit:
+            raise InputError(f"{where} must have between 1 and {limit} characters.")
+        # Neither can stand in a text column or a notification of PostgreSQL.
+        if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
+            raise InputError(f"{where} must not contain control characters or broken Unicode.")
 
 
 def check_save(state: SessionState, expected_version: int) -> SessionKey:
     """Return the name of a state to save; refuse one that does not follow the version before."""
-    key = key_of(state)
+    key = SessionKey(session_id=state.session_id, tenant=state.tenant)
     check_key(key)
     # A wrong number is a mistake of the caller, not a conflict: repeating would not help.
     if expected_version < 0 or state.version != expected_version + 1:
@@ -103,14 +110,6 @@ def conflict(found: int, expected: int) -> VersionConflict:
 def closed() -> StoreError:
     """Return the error for a store used after `close`."""
     return StoreError("The store is closed; open it again to use it.")
-
-
-def _check_name(name: str, where: str, limit: int) -> None:
-    if not 1 <= len(name) <= limit:
-        raise InputError(f"{where} must have between 1 and {limit} characters.")
-    # Neither can stand in a text column or a notification of PostgreSQL.
-    if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
-        raise InputError(f"{where} must not contain control characters or broken Unicode.")
 
 
 def language_of(text: str) -> str:
@@ -150,81 +149,87 @@ class EntryRow(NamedTuple):
 
 def rows_of(entries: Sequence[TranscriptEntry]) -> tuple[EntryRow, ...]:
     """Return one row per position; where a position comes twice the later entry counts."""
-    newest = {entry.position: entry for entry in entries}
-    return tuple(_row_of(entry) for entry in newest.values())
+    return tuple(
+        EntryRow(
+            position=entry.position,
+            turn=entry.turn,
+            role=entry.role.value,
+            content=None if entry.content is None else _to_bytes(entry.content),
+            content_hash=entry.content_hash,
+            timestamp=entry.timestamp,
+            verdict=_to_bytes(entry.verdict),
+        )
+        for entry in _newest(entries)
+    )
 
 
-def entry_of(row: EntryRow) -> TranscriptEntry:
+def entry_of(row: Sequence[Any]) -> TranscriptEntry:
     """Return the entry that `rows_of` turned into a row."""
+    stored = dict(zip(EntryRow._fields, row, strict=True))
     return TranscriptEntry(
-        position=row.position,
-        turn=row.turn,
-        role=Role(row.role),
-        content=text_of(row.content),
-        content_hash=row.content_hash,
-        timestamp=row.timestamp,
-        verdict=_from_bytes(row.verdict),
+        role=Role(stored.pop("role")),
+        content=text_of(stored.pop("content")),
+        verdict=_from_bytes(stored.pop("verdict")),
+        **stored,
     )
 
 
 def turns_of(key: SessionKey, entries: Sequence[TranscriptEntry]) -> tuple[StoredTurn, ...]:
     """Return the turns whose verdict is among `entries`; the later entry of a turn counts."""
-    newest = {entry.position: entry for entry in entries}
+    newest = _newest(entries)
+    texts: dict[int, list[str]] = {}
+    for entry in newest:
+        texts.setdefault(entry.turn, []).extend([entry.content] if entry.content else [])
     turns = {}
-    for entry in newest.values():
+    for entry in newest:
         verdict = verdict_in(entry.verdict)
         if verdict is not None:
-            texts = [e.content for e in newest.values() if e.turn == entry.turn and e.content]
-            turns[entry.turn] = _turn(key, entry, verdict, texts)
+            turns[entry.turn] = _turn(key, entry, verdict, texts[entry.turn])
     return tuple(turns.values())
 
 
 def turn_values(turn: StoredTurn) -> tuple[object, ...]:
     """Return a turn in the order of TURN_COLUMNS."""
-    return (
-        turn.tenant,
-        turn.session_id,
-        turn.turn,
-        turn.position,
-        turn.second,
-        turn.action.value,
-        turn.action.severity,
-        turn.turn_risk,
-        turn.signal,
-        turn.reason,
+    stored = {name: getattr(turn, name) for name in StoredTurn.__slots__} | {
+        "action": turn.action.value,
+        "severity": turn.action.severity,
         # A bar on both sides, so that a search for one tag never matches part of another.
-        "".join(f"|{tag}" for tag in turn.tags) + "|" if turn.tags else "",
-        turn.language,
-        turn.key,
-        turn.latency_ms,
-        int(turn.is_demo),
-        turn.label,
-        turn.words,
-    )
+        "tags": "".join(f"|{tag}" for tag in turn.tags) + "|" if turn.tags else "",
+        "key_name": turn.key,
+        "is_demo": int(turn.is_demo),
+    }
+    return tuple(stored[column] for column in TURN)
 
 
 def turn_of(values: Sequence[Any]) -> StoredTurn:
     """Return the turn that `turn_values` wrote."""
-    tenant, session_id, turn, position, second, action, _, risk, signal, reason = values[:10]
-    tags, language, key, latency_ms, demo, label, words = values[10:17]
+    stored = dict(zip(TURN, values, strict=True))
+    del stored["severity"]
     return StoredTurn(
-        tenant=tenant,
-        session_id=session_id,
-        turn=turn,
-        position=position,
-        second=second,
-        action=Action(action),
-        turn_risk=risk,
-        signal=signal,
-        reason=reason,
-        tags=tuple(tag for tag in tags.split("|") if tag),
-        language=language,
-        key=key,
-        latency_ms=latency_ms,
-        is_demo=bool(demo),
-        label=label,
-        words=words,
+        key=stored.pop("key_name"),
+        action=Action(stored.pop("action")),
+        tags=tuple(filter(None, stored.pop("tags").split("|"))),
+        is_demo=bool(stored.pop("is_demo")),
+        **stored,
     )
+
+
+def session_values(state: SessionState) -> dict[str, Any]:
+    """Return a session by the columns of SESSION."""
+    return {
+        "tenant": state.tenant,
+        "session_id": state.session_id,
+        "version": state.version,
+        "mode": int(state.mode),
+        "updated": state.updated,
+        "state": state.to_json(),
+        "risk": state.accumulated_risk,
+        "peak": state.profile.peak_risk,
+        "turns": state.turn_count,
+        "blocked": state.profile.blocked,
+        "is_demo": int(is_demo(state.session_id)),
+        "key_name": key_name(state.session_id),
+    }
 
 
 def key_name(session_id: str) -> str:
@@ -314,16 +319,8 @@ def _without_numbers(reason: str) -> str:
     return _COUNT.sub("several", _PLACE.sub("an earlier turn", _SCORE.sub("", reason)))
 
 
-def _row_of(entry: TranscriptEntry) -> EntryRow:
-    return EntryRow(
-        position=entry.position,
-        turn=entry.turn,
-        role=entry.role.value,
-        content=None if entry.content is None else _to_bytes(entry.content),
-        content_hash=entry.content_hash,
-        timestamp=entry.timestamp,
-        verdict=_to_bytes(entry.verdict),
-    )
+def _newest(entries: Sequence[TranscriptEntry]) -> Sequence[TranscriptEntry]:
+    return tuple({entry.position: entry for entry in entries}.values())
 
 
 def _to_bytes(text: str) -> bytes:

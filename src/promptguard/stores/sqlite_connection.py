@@ -55,7 +55,7 @@ class SqliteFile:
             # file.
             _check_owner(connection, self.path)
             self._configure(connection)
-            _migrate(connection, migrations)
+            migrate(connection, migrations)
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -250,7 +250,8 @@ def _schema_number(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring a database to the newest schema."""
     if not pending(_schema_number(connection), migrations):
         return
     with transaction(connection):

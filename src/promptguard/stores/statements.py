@@ -22,18 +22,16 @@ from promptguard.queries import (
     OverviewQuery,
     Precision,
     SessionRow,
-    StoredTurn,
     TurnFilter,
     TurnQuery,
     TurnRow,
 )
 from promptguard.stores.rows import (
-    TURN_COLUMNS,
+    TURN,
     id_forms,
     state_in,
     text_of,
     turn_of,
-    turn_values,
     verdict_in,
     words_of,
 )
@@ -44,6 +42,7 @@ Rows = Sequence[Sequence[Any]]
 _LATENCY_TURNS = 10_000
 # A double colon is a cast of PostgreSQL and no parameter.
 _NAMED = re.compile(r"(?<!:):([a-z]\w*)")
+_TURN = ", ".join(f"t.{column}" for column in TURN)
 _GROUPS = {
     "reasons": "reason",
     "signals": "signal",
@@ -56,10 +55,14 @@ _GROUPS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """SQL with named parameters, written `:name`."""
+    """SQL with named parameters, written `:name`.
+
+    `is_long`: the answer may be whole transcripts, and turns must not wait for it.
+    """
 
     sql: str
-    values: Mapping[str, Any]
+    values: dict[str, Any] = field(default_factory=dict)
+    is_long: bool = False
 
     def for_postgres(self) -> bytes:
         """Return the text as psycopg takes it."""
@@ -86,6 +89,23 @@ class _Conditions:
         return " AND ".join(self.texts) or "1 = 1"
 
 
+def upsert(table: str, columns: Sequence[str], source: str, *, key: int = 3) -> str:
+    """Return SQL that puts rows in a table, in the place of those with the same `key` columns.
+
+    A turn that is saved again keeps its label.
+    """
+    replaced = ", ".join(f"{c} = excluded.{c}" for c in columns[key:] if c != "label")
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) {source} "
+        f"ON CONFLICT ({', '.join(columns[:key])}) DO UPDATE SET {replaced}"
+    )
+
+
+def values_of(columns: Sequence[str]) -> str:
+    """Return the parameters named as `columns`."""
+    return ", ".join(f":{column}" for column in columns)
+
+
 def states(query: SessionQuery) -> Statement:
     """Ask for the states of a page."""
     found = _session_conditions(query)
@@ -99,10 +119,9 @@ def states(query: SessionQuery) -> Statement:
 def page(query: SessionQuery) -> Statement:
     """Ask for the rows of a page: state, label, most severe turn and its text."""
     found = _session_conditions(query)
-    turn = ", ".join(f"t.{column}" for column in TURN_COLUMNS.split(", "))
     # The page is cut before the joins, so that only the turns of its rows are looked up.
     return Statement(
-        sql=f"""SELECT s.state, s.label, e.content, {turn} FROM (
+        sql=f"""SELECT s.state, s.label, e.content, {_TURN} FROM (
             SELECT * FROM guard_sessions s WHERE {found.where}
             ORDER BY {_order(query)} LIMIT :limit OFFSET :offset) s
         LEFT JOIN guard_turns t ON t.tenant = s.tenant AND t.session_id = s.session_id
@@ -145,9 +164,8 @@ def turns(query: TurnQuery) -> Statement:
     if query.min_risk is not None:
         found.texts.append("(t.severity >= 2 OR t.turn_risk >= :min_risk)")
         found.values["min_risk"] = query.min_risk
-    turn = ", ".join(f"t.{column}" for column in TURN_COLUMNS.split(", "))
     return Statement(
-        sql=f"""SELECT e.content, e.verdict, {turn} FROM guard_turns t
+        sql=f"""SELECT e.content, e.verdict, {_TURN} FROM guard_turns t
         LEFT JOIN guard_entries e ON e.tenant = t.tenant AND e.session_id = t.session_id
             AND e.position = t.position
         WHERE {found.where}
@@ -243,30 +261,6 @@ def overview_of(query: OverviewQuery, answers: Mapping[str, Rows]) -> Overview:
         latency=_latency([row[0] for row in answers["latency"]]),
         **counts,
     )
-
-
-def overview_of_turns(query: OverviewQuery, turns: Sequence[StoredTurn]) -> Overview:
-    """Return the overview that the databases would make of `turns`."""
-    flagged = [turn for turn in turns if turn.is_flagged]
-
-    def bucket(turn: StoredTurn) -> int:
-        return (turn.second - query.begins) // query.bucket_s
-
-    actions = Counter((bucket(turn), turn.action.value) for turn in flagged)
-    answers: dict[str, Rows] = {
-        "totals": list(Counter(map(bucket, turns)).items()),
-        "flagged": [(*names, count) for names, count in actions.items()],
-        "latency": [(t.latency_ms,) for t in turns if t.latency_ms is not None],
-    }
-    for name, column in _GROUPS.items():
-        at = TURN_COLUMNS.split(", ").index(column)
-        found = [(turn_values(turn)[at], turn.action) for turn in flagged]
-        counts = Counter(value for value, _ in found if value)
-        blocked = Counter(value for value, action in found if action is Action.BLOCK)
-        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        kept = ranked if name == "tags" else ranked[: query.top]
-        answers[name] = [(value, count, blocked[value]) for value, count in kept]
-    return overview_of(query, answers)
 
 
 def _buckets(query: OverviewQuery, totals: Mapping[int, int], flagged: Rows) -> tuple[Bucket, ...]:

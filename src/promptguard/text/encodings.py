@@ -8,7 +8,7 @@ import codecs
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from string import ascii_lowercase, ascii_uppercase
+from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 from promptguard.text.vocabulary import reads_like_prose, segment
 
@@ -30,15 +30,9 @@ class Encoding:
 
 
 def _from_bytes(raw: bytes) -> str | None:
-    if len(raw) > 8 and not any(raw[1:32:2]):
-        # Latin letters in UTF-16 have a zero in every other byte.
-        return _strict(raw, "utf-16-le")
-    if len(raw) > 8 and not any(raw[0:32:2]):
-        return _strict(raw, "utf-16-be")
-    return _strict(raw, "utf-8")
-
-
-def _strict(raw: bytes, charset: str) -> str | None:
+    # Latin letters in UTF-16 have a zero in every other byte.
+    zeros = [at for at in (0, 1) if len(raw) > 8 and not any(raw[at:32:2])]
+    charset = ("utf-16-be", "utf-16-le")[zeros[-1]] if zeros else "utf-8"
     try:
         return raw.decode(charset)
     except UnicodeDecodeError:
@@ -88,20 +82,13 @@ def _base32(found: str) -> str | None:
         return None
 
 
-_DIGITS = "0123456789"
-_ASCII85 = {chr(33 + value): value for value in range(85)}
-_BASE85 = {
-    digit: value
-    for value, digit in enumerate(
-        _DIGITS + ascii_uppercase + ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~"
-    )
-}
-_Z85 = {
-    digit: value
-    for value, digit in enumerate(
-        _DIGITS + ascii_lowercase + ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
-    )
-}
+def _values(digits: str) -> dict[str, int]:
+    return {digit: value for value, digit in enumerate(digits)}
+
+
+_ASCII85 = _values("".join(map(chr, range(33, 118))))
+_BASE85 = _values("0123456789" + ascii_uppercase + ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~")
+_Z85 = _values("0123456789" + ascii_letters + ".-:+=^!/*?&<>()[]{}@%$#")
 _OVERFLOW = 1 << 32
 _QUOTES = "\"'`"
 
@@ -240,6 +227,8 @@ _ALPHABET = (
 )
 # The longest first, or "juliet" would match the beginning of "juliett".
 _CODE_WORD = "|".join(sorted(_ALPHABET.split(), key=len, reverse=True))
+# Any sentence has one.
+_VOWELS = ("alpha", "alfa", "echo", "india", "oscar", "uniform", "yankee")
 _CODE_WORD_GAP = r"(?:[ ,.;/|\n-]{1,4}(?:space|stop|break)\b)?[ ,.;/|\n-]{1,4}"
 
 
@@ -248,10 +237,6 @@ def _nato(found: str) -> str | None:
     words = re.split(r"\b(?:space|stop|break)\b|[/|\n]|(?<=\w) {2,}(?=\w)", lowered)
     initials = ["".join(name[0] for name in re.findall(r"\w+", word)) for word in words]
     return _spelled([word for word in initials if word], 6)
-
-
-def _titled(*stems: str) -> tuple[str, ...]:
-    return tuple(form for stem in stems for form in (stem, stem.title(), stem.upper()))
 
 
 _RUN64 = "[A-Za-z0-9+/_-]"
@@ -308,8 +293,7 @@ ENCODINGS: tuple[Encoding, ...] = (
         "nato",
         re.compile(rf"(?i)\b(?:{_CODE_WORD})\b(?:{_CODE_WORD_GAP}(?:{_CODE_WORD})\b){{5,}}"),
         _nato,
-        # The vowels, of which any sentence has one.
-        hints=_titled("alpha", "alfa", "echo", "india", "oscar", "uniform", "yankee"),
+        hints=tuple(form for name in _VOWELS for form in (name, name.title(), name.upper())),
     ),
     Encoding(
         "base32",

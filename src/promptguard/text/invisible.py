@@ -18,7 +18,6 @@ _FLAG_TAGS = re.compile(
     "(?<=\U0001f3f4)\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067"
     "|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
 )
-_BIT_SIGNS = frozenset("\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff")
 
 
 def without_flag(text: str, run: str, start: int, end: int) -> Run:
@@ -29,44 +28,31 @@ def without_flag(text: str, run: str, start: int, end: int) -> Run:
 
 def spelled(runs: Sequence[Run]) -> Iterator[DecodedView]:
     """Yield what the runs of one text spell when taken together, in each way of writing."""
-    for method, uses, undo in _METHODS:
-        used = [run for run in runs if any(map(uses, run[0]))]
-        plain = undo("".join(run[0] for run in used)) if used else None
+    for method, sign, undo in _METHODS:
+        used = [run for run in runs if sign.search(run[0])]
+        plain = undo("".join(char for run in used for char in sign.findall(run[0])))
         if plain:
             yield DecodedView(method=method, text=plain, start=used[0][1], end=used[-1][2])
 
 
-def _is_tag(char: str) -> bool:
-    return "\U000e0020" <= char <= "\U000e007e"
+def _tags(signs: str) -> str | None:
+    return "".join(chr(ord(char) - 0xE0000) for char in signs)
 
 
-def _is_selector(char: str) -> bool:
-    return "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
-
-
-def _is_bit(char: str) -> bool:
-    return char in _BIT_SIGNS
-
-
-def _tags(run: str) -> str | None:
-    return "".join(chr(ord(char) - 0xE0000) for char in run if _is_tag(char))
-
-
-def _selectors(run: str) -> str | None:
+def _selectors(signs: str) -> str | None:
     """Read each variation selector as the byte of its number.
 
     Emoji and names in Han characters bring selectors whose bytes no text has; those are ordinary
     and must not hide what the others spell.
     """
-    codes = [ord(char) for char in run if _is_selector(char)]
+    codes = map(ord, signs)
     numbers = (code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16 for code in codes)
     raw = bytes(number for number in numbers if number >= 32 or number in b"\t\n\r")
     return _if_printable(raw.decode("utf-8", "ignore")) if len(raw) >= _MIN_BYTES else None
 
 
-def _bits(run: str) -> str | None:
+def _bits(signs: str) -> str | None:
     """Read two kinds of zero-width characters as the bits of bytes, whichever kind is one."""
-    signs = "".join(filter(_is_bit, run))
     # Some writers part the letters by a third sign, without which two kinds are left.
     for digits in (signs, signs.translate(_SEPARATORS)):
         kinds = sorted(set(digits))
@@ -87,7 +73,7 @@ def _if_printable(text: str) -> str | None:
 
 
 _METHODS = (
-    ("tags", _is_tag, _tags),
-    ("variation_selectors", _is_selector, _selectors),
-    ("zero_width_bits", _is_bit, _bits),
+    ("tags", re.compile("[\U000e0020-\U000e007e]"), _tags),
+    ("variation_selectors", re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]"), _selectors),
+    ("zero_width_bits", re.compile("[\u180e\u200b-\u200f\u2060-\u2064\ufeff]"), _bits),
 )

@@ -170,9 +170,7 @@ def strip_hidden(text: str) -> Stripped:
     A removal is named as a disguise only where the character had no business: joiners within
     emoji or between letters of scripts that use them are ordinary.
     """
-    if text.isprintable() and text.isascii():
-        return Stripped(text, Origin())
-    if not _UNSEEN.search(text):
+    if (text.isascii() and text.isprintable()) or not _UNSEEN.search(text):
         return Stripped(text, Origin())
     # One character for one, so that all places stay as they are.
     seen = _SURROGATE.sub("\ufffd", text)

@@ -111,12 +111,12 @@ class Escape:
     name: str
     hint: str
     pattern: re.Pattern[str]
-    undo: Callable[[str], str]
+    undo: Callable[[re.Match[str]], str]
     is_for_letters: bool = True
     space: str = ""
 
 
-def unescaped(text: str) -> Iterator[tuple[str, str, int, int]]:
+def unescaped(text: str) -> Iterator[_Found]:
     """Yield (method, plain text, start, end) for each stretch in which escapes crowd.
 
     A stretch is on one line, holds three escapes or more, no two of them far apart, and is
@@ -125,11 +125,7 @@ def unescaped(text: str) -> Iterator[tuple[str, str, int, int]]:
     for escape in ESCAPES:
         for start, end in _stretches(text, escape) if escape.hint in text else ():
             written = text[start:end].replace(escape.space or " ", " ")
-            yield escape.name, escape.pattern.sub(_undoing(escape), written), start, end
-
-
-def _undoing(escape: Escape) -> Callable[[re.Match[str]], str]:
-    return lambda match: escape.undo(match[0])
+            yield escape.name, escape.pattern.sub(escape.undo, written), start, end
 
 
 def _stretches(text: str, escape: Escape) -> Iterator[tuple[int, int]]:
@@ -140,7 +136,7 @@ def _stretches(text: str, escape: Escape) -> Iterator[tuple[int, int]]:
             if escapes >= _MIN_ESCAPES:
                 yield _widened(text, start, end)
             escapes = 0
-        plain = escape.undo(match[0])
+        plain = escape.undo(match)
         count = sum(map(str.isalnum, plain)) if escape.is_for_letters else len(plain)
         if not escapes:
             start = match.start()
@@ -164,27 +160,29 @@ def _widened(text: str, start: int, end: int) -> tuple[int, int]:
     return start - word, end + (space.start() if space else len(after))
 
 
-def _from_bytes(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+def _percent(run: re.Match[str]) -> str:
+    return unquote_to_bytes(run[0]).decode("utf-8", "replace")
 
 
-def _percent(run: str) -> str:
-    return _from_bytes(unquote_to_bytes(run))
+def _hexadecimal(run: re.Match[str]) -> str:
+    digits = run[0].replace("\\x", "").replace("=", "")
+    return bytes.fromhex(digits).decode("utf-8", "replace")
 
 
-def _hexadecimal(run: str) -> str:
-    return _from_bytes(bytes.fromhex(run.replace("\\x", "").replace("=", "")))
+def _octal(run: re.Match[str]) -> str:
+    codes = run[0][1:].split("\\")
+    return bytes(int(code, 8) & 0xFF for code in codes).decode("utf-8", "replace")
 
 
-def _octal(run: str) -> str:
-    return _from_bytes(bytes(int(code, 8) & 0xFF for code in run[1:].split("\\")))
-
-
-def _code_points(run: str) -> str:
-    codes = [int(match[1], 16) for match in _CODE_UNIT.finditer(run)]
+def _code_points(run: re.Match[str]) -> str:
+    codes = [int(match[1], 16) for match in _CODE_UNIT.finditer(run[0])]
     # Beyond the basic plane a character is written as two surrogates, which belong together.
     units = "".join(chr(code) for code in codes if code <= 0x10FFFF)
     return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _entities(run: re.Match[str]) -> str:
+    return unescape(run[0])
 
 
 ESCAPES = (
@@ -197,7 +195,7 @@ ESCAPES = (
         _code_points,
     ),
     Escape("octal", "\\", re.compile(r"(?:\\[0-3]?[0-7]{2})+"), _octal),
-    Escape("html", "&#", re.compile("(?:&#[xX]?[0-9A-Fa-f]{1,6};)+"), unescape),
+    Escape("html", "&#", re.compile("(?:&#[xX]?[0-9A-Fa-f]{1,6};)+"), _entities),
     # `bytes.fromhex` passes over the line ends of soft breaks.
     Escape("quoted_printable", "=", re.compile("(?:=[0-9A-F]{2}|=\r?\n)+"), _hexadecimal),
 )
@@ -214,7 +212,7 @@ _SHIFTS = tuple((f"caesar{by}", _shift(26 - by)) for by in range(1, 26) if by !=
 _TABLES = (("rot13", _ROT13), ("atbash", _ATBASH), *_SHIFTS)
 
 
-def deciphered(text: str) -> Iterator[tuple[str, str, int, int]]:
+def deciphered(text: str) -> Iterator[_Found]:
     """Yield (method, plain text, start, end) for each stretch of non-words that hides words."""
     for start, end in _strange_runs(text):
         for method, plain in _undo_letters(text[start:end]):
@@ -227,7 +225,7 @@ def deciphered(text: str) -> Iterator[tuple[str, str, int, int]]:
         yield from _backwards(text)
 
 
-def _backwards(text: str) -> Iterator[tuple[str, str, int, int]]:
+def _backwards(text: str) -> Iterator[_Found]:
     """Yield Japanese, Chinese and Korean that reads from the end."""
     for match in _CJK_RUN.finditer(text):
         backwards = match[0].strip()[::-1]

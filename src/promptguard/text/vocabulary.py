@@ -53,26 +53,20 @@ def is_word(word: str) -> bool:
     return bare(word) in known_words()
 
 
-def known_share(words: list[str]) -> float:
-    """Return the share of letters that lie in known words; 0 for no words."""
-    total = sum(map(len, words))
-    return sum(len(word) for word in words if is_word(word)) / total if total else 0.0
-
-
 def reads_like_language(text: str) -> bool:
     """Return whether `text` is mostly letters that form known words or a non-Latin script."""
     visible = sum(not char.isspace() for char in text)
     latin = _LATIN_WORD.findall(text)
     found = _OTHER_LETTER.findall(text)
-    others = len(found)
-    letters = sum(map(len, latin)) + others
+    others, letters = len(found), sum(map(len, latin)) + len(found)
     if letters < _LETTER_SHARE * visible or not _is_readable(text):
         return False
     # There is no vocabulary for other scripts; several different letters must do.
     if others >= _MIN_OTHERS and others >= letters - others and len(set(found)) >= _MIN_OTHERS:
         return True
-    longest = max((len(word) for word in latin if is_word(word)), default=0)
-    return letters >= _MIN_LANGUAGE_LETTERS and longest >= 3 and known_share(latin) >= _KNOWN_SHARE
+    known = [len(word) for word in latin if is_word(word)]
+    is_known = max(known, default=0) >= 3 and sum(known) / (letters - others) >= _KNOWN_SHARE
+    return letters >= _MIN_LANGUAGE_LETTERS and is_known
 
 
 def reads_like_prose(text: str, content_words: int = 2) -> bool:
@@ -106,10 +100,6 @@ def segment(letters: str) -> str | None:
             current = best[end]
             if current is None or cost < current[0]:
                 best[end] = (cost, start)
-    return _spell(letters, best)
-
-
-def _spell(letters: str, best: list[tuple[int, int] | None]) -> str | None:
     words: list[str] = []
     end = len(letters)
     while end:
@@ -122,10 +112,7 @@ def _spell(letters: str, best: list[tuple[int, int] | None]) -> str | None:
 
 
 def _is_readable(text: str) -> bool:
-    return (
-        text.isprintable()
-        or text.replace("\r\n", "").replace("\n", "").replace("\t", "").isprintable()
-    )
+    return text.replace("\r\n", "").replace("\n", "").replace("\t", "").isprintable()
 
 
 def key_terms(text: str, limit: int = 8) -> tuple[str, ...]:
@@ -141,13 +128,12 @@ def key_terms(text: str, limit: int = 8) -> tuple[str, ...]:
 
 @language_cache
 def _stop_words() -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
-    words, pairs, particles = (_listed(kind) for kind in ("word", "pair", "particle"))
+    every = packs("stopwords")
+    words, pairs, particles = (
+        [word for pack in every for entry in pack.of_kind(kind) for word in entry.words]
+        for kind in ("word", "pair", "particle")
+    )
     return frozenset(map(bare, words)), frozenset(pairs), tuple(particles)
-
-
-def _listed(kind: str) -> list[str]:
-    entries = [entry for pack in packs("stopwords") for entry in pack.of_kind(kind)]
-    return [word for entry in entries for word in entry.words]
 
 
 def _terms(text: str) -> Iterator[str]:

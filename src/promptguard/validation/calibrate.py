@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
 from promptguard.counts import counted
 from promptguard.errors import ConfigError, DataError
 from promptguard.risk.weights import BudgetPriors, Priors, Weights
+from promptguard.validation.compare import binomial_upto
 from promptguard.validation.contenders import Outcome
 from promptguard.validation.score_trace import Kind, ScoreTrace, is_blocked, nats_by_kind
 from promptguard.verdict import Mode
@@ -64,13 +66,8 @@ def conformal(scores: Sequence[float], share: float) -> Conformal:
             f"A budget of {share:.2%} needs at least {counted(least_cases(share), 'benign case')}, "
             f"there are {n}; give more data or a larger budget."
         )
-    return Conformal(
-        share=share,
-        n=n,
-        rank=rank,
-        threshold=sorted(scores)[rank - 1],
-        upper=upper_share(n, rank),
-    )
+    threshold = sorted(scores)[rank - 1]
+    return Conformal(share=share, n=n, rank=rank, threshold=threshold, upper=upper_share(n, rank))
 
 
 def upper_share(n: int, rank: int, confidence: float = CONFIDENCE) -> float:
@@ -83,31 +80,11 @@ def upper_share(n: int, rank: int, confidence: float = CONFIDENCE) -> float:
     # Sixty halvings go below the last digit of a float.
     for _ in range(60):
         middle = (low + high) / 2
-        if _binomial_upto(n, n - rank, middle) > 1 - confidence:
+        if binomial_upto(n, n - rank, middle) > 1 - confidence:
             low = middle
         else:
             high = middle
     return high
-
-
-def _binomial_upto(n: int, most: int, share: float) -> float:
-    """Return the chance of at most `most` hits in `n` tries of `share`."""
-    if share <= 0.0:
-        return 1.0
-    if share >= 1.0:
-        return float(most >= n)
-    # In logarithms: the coefficients for thousands of cases exceed any float.
-    hit, miss = math.log(share), math.log1p(-share)
-    return math.fsum(
-        math.exp(
-            math.lgamma(n + 1)
-            - math.lgamma(k + 1)
-            - math.lgamma(n - k + 1)
-            + k * hit
-            + (n - k) * miss
-        )
-        for k in range(most + 1)
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +104,7 @@ class CalibratedPriors:
     @property
     def budget(self) -> BudgetPriors:
         """The point that a weights file takes."""
-        rounded = {kind.value: round(float(getattr(self.priors, kind)), 6) for kind in Kind}
-        return BudgetPriors(share=self.share, **rounded)
+        return BudgetPriors(share=self.share, **_rounded(self.priors.model_dump()))
 
 
 def calibrate_priors(
@@ -144,16 +120,11 @@ def calibrate_priors(
         raise DataError("A policy that blocks from SAFE on blocks everything; no prior can help.")
     bar = weights.modes.odds_of(mode)
     benign = [trace for trace in traces if not trace.is_attack]
-    by_kind: dict[Kind, list[float]] = {kind: [] for kind in Kind}
-    for trace in benign:
-        for kind, nats in nats_by_kind(trace, weights).items():
-            by_kind[kind].append(nats)
-    enough = {kind: nats for kind, nats in by_kind.items() if len(nats) >= least_cases(share)}
+    found = [nats_by_kind(trace, weights) for trace in benign]
+    by_kind = {kind: [nats[kind] for nats in found if kind in nats] for kind in Kind}
+    enough = [kind for kind in Kind if len(by_kind[kind]) >= least_cases(share)]
     # With no kind at all the refusal says how many first turns are missing.
-    bounds = {
-        kind: conformal(nats, share)
-        for kind, nats in (enough or {Kind.FIRST: by_kind[Kind.FIRST]}).items()
-    }
+    bounds = {kind: conformal(by_kind[kind], share) for kind in enough or [Kind.FIRST]}
     if any(math.isinf(bound.threshold) for bound in bounds.values()):
         vetoed = sum(trace.hard_turn is not None for trace in benign)
         raise DataError(
@@ -162,8 +133,8 @@ def calibrate_priors(
             "the budget."
         )
     # The case at the threshold is let pass: the promise is about what exceeds it.
-    found = {kind.value: bar - bound.threshold - HAIR for kind, bound in bounds.items()}
-    priors = weights.priors_for(share).model_copy(update=found)
+    moved = {kind.value: bar - bound.threshold - HAIR for kind, bound in bounds.items()}
+    priors = weights.priors_for(share).model_copy(update=moved)
     return CalibratedPriors(
         share=share,
         priors=priors,
@@ -185,13 +156,7 @@ def calibrate_falsehood(benign: Sequence[Outcome], share: float) -> Conformal:
             f"More than {share:.2%} of the benign prompts are judged wholly false; no threshold "
             "can keep the budget."
         )
-    return Conformal(
-        share=bound.share,
-        n=bound.n,
-        rank=bound.rank,
-        threshold=math.nextafter(bound.threshold, 1.0),
-        upper=bound.upper,
-    )
+    return replace(bound, threshold=math.nextafter(bound.threshold, 1.0))
 
 
 def with_budgets(weights: Weights, found: Sequence[CalibratedPriors], note: str) -> Weights:
@@ -234,12 +199,13 @@ def _is_in_order(one: BudgetPriors, other: BudgetPriors) -> bool:
 def next_version(version: str) -> str:
     """Return the version after this one: its last number raised by one."""
     head, dot, last = version.rpartition(".")
-    return f"{head}{dot}{int(last) + 1}" if last.isdigit() else f"{version}.1"
+    return f"{head}{dot}{int(last) + 1}" if last.isdecimal() else f"{version}.1"
 
 
 def weights_to_toml(weights: Weights) -> str:
     """Return weights in the form that `risk/weights.py` reads."""
-    return tomli_w.dumps(_rounded(weights.model_dump()))
+    # TOML has no null.
+    return tomli_w.dumps(_rounded(weights.model_dump(exclude_none=True)))
 
 
 def write_weights(weights: Weights, path: Path) -> None:
@@ -250,14 +216,9 @@ def write_weights(weights: Weights, path: Path) -> None:
         raise ConfigError(f"Cannot write {path}: {error.strerror}.") from None
 
 
-def _rounded(part: Mapping[str, object]) -> dict[str, object]:
-    # TOML has no null.
-    return {name: _round(value) for name, value in part.items() if value is not None}
-
-
-def _round(value: object) -> object:
+def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, _DIGITS)
-    if isinstance(value, Mapping):
-        return _rounded(value)
-    return [_round(item) for item in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, tuple) else value

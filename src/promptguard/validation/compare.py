@@ -16,34 +16,41 @@ def mcnemar(only_first: int, only_second: int) -> float:
     n = only_first + only_second
     if not n:
         return 1.0
-    # In logarithms, because powers of a half and factorials leave the range of floats.
-    log_half = n * math.log(0.5)
-    tail = math.fsum(
-        math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + log_half)
-        for k in range(min(only_first, only_second) + 1)
+    return min(1.0, 2 * binomial_upto(n, min(only_first, only_second), 0.5))
+
+
+def binomial_upto(n: int, most: int, share: float) -> float:
+    """Return the chance of at most `most` hits in `n` tries of `share`, which is inside (0, 1)."""
+    if most >= n:
+        return 1.0
+    # In logarithms: powers and the coefficients for thousands of cases leave the range of floats.
+    hit, miss, all_ways = math.log(share), math.log1p(-share), math.lgamma(n + 1)
+    return math.fsum(
+        math.exp(all_ways - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * hit + (n - k) * miss)
+        for k in range(most + 1)
     )
-    return min(1.0, 2 * tail)
 
 
 def pairings(cases: Sequence[Case], outcomes: Outcomes) -> tuple[Pairing, ...]:
     """Compare the first contender with each of the others, on cases that both could judge."""
     first, *others = outcomes
-    return tuple(_pairing(cases, first, other, outcomes) for other in others)
-
-
-def _pairing(cases: Sequence[Case], first: str, second: str, outcomes: Outcomes) -> Pairing:
-    split: Counter[tuple[bool, bool]] = Counter()
-    for case, ours, theirs in zip(cases, outcomes[first], outcomes[second], strict=True):
-        if not ours.error and not theirs.error:
-            split[ours.is_flagged == case.is_attack, theirs.is_flagged == case.is_attack] += 1
-    only_first, only_second = split[True, False], split[False, True]
-    return Pairing(
-        first=first,
-        second=second,
-        only_first_right=only_first,
-        only_second_right=only_second,
-        p_value=mcnemar(only_first, only_second),
-    )
+    found = []
+    for second in others:
+        split: Counter[tuple[bool, bool]] = Counter()
+        for case, ours, theirs in zip(cases, outcomes[first], outcomes[second], strict=True):
+            if not ours.error and not theirs.error:
+                split[ours.is_flagged == case.is_attack, theirs.is_flagged == case.is_attack] += 1
+        only_first, only_second = split[True, False], split[False, True]
+        found.append(
+            Pairing(
+                first=first,
+                second=second,
+                only_first_right=only_first,
+                only_second_right=only_second,
+                p_value=mcnemar(only_first, only_second),
+            )
+        )
+    return tuple(found)
 
 
 def attribution(

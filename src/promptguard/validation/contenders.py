@@ -81,11 +81,16 @@ def dissected(settings: Settings, *, types: tuple[str, ...] | None = None) -> tu
     """Return the engine, its halves, every evaluation type alone, and every merge of them."""
     whole, asked = settings.conversation, settings.evaluation
     chosen = types or asked.evaluation_types
+    # `weighted` refuses a type without a weight, and is to be compared in any case.
+    weights = {kind: asked.weights.get(kind, 1.0) for kind in chosen}
+    merged = asked.model_copy(update={"evaluation_type": chosen, "weights": weights})
+    # Without those that need the model: an absent model must not count as an acquittal.
+    rules = tuple(name for name, _ in load_signals(whole.signals) if name not in MODEL_SIGNALS)
     return (
         Contender(name="engine", settings=whole),
         Contender(
             name="rules",
-            settings=whole.model_copy(update={"use_model": False, "signals": _rule_signals(whole)}),
+            settings=whole.model_copy(update={"use_model": False, "signals": rules}),
             is_part=True,
         ),
         Contender(
@@ -102,32 +107,13 @@ def dissected(settings: Settings, *, types: tuple[str, ...] | None = None) -> tu
             )
             for kind in chosen
         ),
-        *_merges(asked, chosen),
-    )
-
-
-def _rule_signals(whole: ControllerConfig) -> tuple[str, ...]:
-    """Return the signals that need no model: an absent model must not count as an acquittal."""
-    names = tuple(name for name, _ in load_signals(whole.signals))
-    return tuple(name for name in names if name not in MODEL_SIGNALS)
-
-
-def _merges(asked: PromptGuardConfig, types: tuple[str, ...]) -> tuple[Contender, ...]:
-    if len(types) < 2:
-        return ()
-    return tuple(
-        Contender(
-            name=f"ensemble/{strategy}",
-            settings=asked.model_copy(
-                update={
-                    "evaluation_type": types,
-                    "ensemble_strategy": strategy,
-                    # `weighted` refuses a type without a weight, and is to be compared in any case.
-                    "weights": {kind: asked.weights.get(kind, 1.0) for kind in types},
-                }
-            ),
-        )
-        for strategy in MERGES.names()
+        *(
+            Contender(
+                name=f"ensemble/{strategy}",
+                settings=merged.model_copy(update={"ensemble_strategy": strategy}),
+            )
+            for strategy in (MERGES.names() if len(chosen) > 1 else ())
+        ),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -93,9 +93,12 @@ def load_dataset(
             skipped += 1
         else:
             cases.append(found)
-    drawn = _sampled(_per_source(cases, per_source, seed), sample, seed)
+    drawn = cases if per_source is None else _per_source(cases, per_source, seed)
+    if sample is not None and sample < len(drawn):
+        kept = sorted(random.Random(seed).sample(range(len(drawn)), sample))
+        drawn = [drawn[place] for place in kept]
     return Dataset(
-        cases=drawn,
+        cases=tuple(drawn),
         faults=tuple(faults),
         skipped=skipped,
         files=tuple(_hashed(Path(path)) for path in paths if Path(path).is_file()),
@@ -133,29 +136,24 @@ def _is_attack(label: str) -> bool:
 def _attack_turn(record: Record, turns_from: int) -> int | None:
     if not record.attack_turn or record.label in BENIGN:
         return None
-    turns = sum(message.role is Role.USER for message in record.messages)
+    roles = [m.role for m in record.messages if m.role in (Role.USER, Role.TOOL)]
+    turns = roles.count(Role.USER)
     try:
         # Tables spell whole numbers as 3.0 where a column has gaps.
         named = float(record.attack_turn)
         turn = int(named) - turns_from + 1 if named.is_integer() else 0
     except ValueError:
         turn = 0
-    if not 1 <= turn <= max(turns, 1):
+    last = max(turns, 1)
+    if not 1 <= turn <= last:
         raise InputError(
-            f"attack_turn must name a user turn, from {turns_from} to {turns - 1 + turns_from}."
+            f"attack_turn must name a user turn, from {turns_from} to {last - 1 + turns_from}."
         )
     # Tool results before all words are a turn of their own, which is judged and counted too.
-    return turn + int(turns > 0 and _begins_with_tool(record.messages))
+    return turn + int(turns > 0 and roles[0] is Role.TOOL)
 
 
-def _begins_with_tool(messages: Sequence[Message]) -> bool:
-    roles = (message.role for message in messages)
-    return next((role for role in roles if role in (Role.USER, Role.TOOL)), None) is Role.TOOL
-
-
-def _per_source(cases: list[Case], most: int | None, seed: int) -> list[Case]:
-    if most is None:
-        return cases
+def _per_source(cases: list[Case], most: int, seed: int) -> list[Case]:
     groups: dict[tuple[str, bool], list[int]] = {}
     for place, case in enumerate(cases):
         groups.setdefault((case.source, case.is_attack), []).append(place)
@@ -174,24 +172,10 @@ def _sample_note(drawn: int, of: int, per_source: int | None, seed: int) -> str:
     return f"{drawn} of {counted(of, 'case')}{how}, drawn with seed {seed}"
 
 
-def _sampled(cases: list[Case], sample: int | None, seed: int) -> tuple[Case, ...]:
-    if sample is None or sample >= len(cases):
-        return tuple(cases)
-    kept = sorted(random.Random(seed).sample(range(len(cases)), sample))
-    return tuple(cases[index] for index in kept)
-
-
 def _hashed(path: Path) -> DataFile:
-    digest = hashlib.sha256()
-    for block in _blocks(path):
-        digest.update(block)
-    return DataFile(name=printable(path.name), sha256=digest.hexdigest())
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            yield block
+        digest = hashlib.file_digest(file, "sha256")
+    return DataFile(name=printable(path.name), sha256=digest.hexdigest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,23 +192,37 @@ async def labelled_sessions(store: SessionStore, *, first_index: int = 0) -> Fee
     A session is an attack where one of its turns is: a false alarm on another is no acquittal.
     """
     cases: list[Case] = []
-    without_text = offset = 0
-    seen: set[SessionKey] = set()
-    while page := await store.sessions(SessionQuery(tenant=None, limit=_PAGE, offset=offset)):
-        offset += len(page)
-        for state in page:
-            # One that is saved meanwhile moves others from this page to the next.
-            is_known = _key(state) in seen
-            seen.add(_key(state))
-            verdict = None if is_known else await _verdict(store, state)
-            if verdict is None:
-                continue
-            messages = await _messages(store, state)
-            if messages:
-                cases.append(_session_case(state, verdict, messages, first_index + len(cases)))
-            else:
-                without_text += 1
+    without_text = 0
+    async for state in _all_sessions(store):
+        verdict = await _verdict(store, state)
+        messages = () if verdict is None else await _messages(store, state)
+        if messages:
+            cases.append(
+                Case(
+                    index=first_index + len(cases),
+                    id=f"{state.tenant}/{state.session_id}",
+                    is_attack=bool(verdict),
+                    label="attack" if verdict else "benign",
+                    messages=messages,
+                    source=FEEDBACK,
+                )
+            )
+        without_text += verdict is not None and not messages
     return Feedback(cases=tuple(cases), without_text=without_text)
+
+
+async def _all_sessions(store: SessionStore) -> AsyncIterator[SessionState]:
+    seen: set[SessionKey] = set()
+    # Twice, because one that is saved meanwhile moves from a page to come to the first one, and
+    # others from this page to the next.
+    for _ in range(2):
+        offset = 0
+        while page := await store.sessions(SessionQuery(tenant=None, limit=_PAGE, offset=offset)):
+            offset += len(page)
+            for state in page:
+                if _key(state) not in seen:
+                    seen.add(_key(state))
+                    yield state
 
 
 async def _verdict(store: SessionStore, state: SessionState) -> bool | None:
@@ -263,19 +261,6 @@ def _was_blocked(entry: TranscriptEntry) -> bool:
     except DataError:
         # Of another version. Without its answer the turn still counts; a refusal must not.
         return True
-
-
-def _session_case(
-    state: SessionState, is_attack: bool, messages: tuple[Message, ...], index: int
-) -> Case:
-    return Case(
-        index=index,
-        id=f"{state.tenant}/{state.session_id}",
-        is_attack=is_attack,
-        label="attack" if is_attack else "benign",
-        messages=messages,
-        source=FEEDBACK,
-    )
 
 
 def _key(state: SessionState) -> SessionKey:

@@ -43,20 +43,20 @@ def dialogues_of(judged: Sequence[Judged], pool: Redrawn) -> Dialogues:
         share_spoken=fmean(turn / turns for turn, turns in seen) if seen else None,
         lead_turns=fmean(turns - turn for turn, turns in seen) if seen else None,
         spoken_counts=tuple(counts),
-        timing=timing_of(attacks),
+        timing=_timing(attacks),
     )
 
 
-def timing_of(attacks: Sequence[Judged]) -> Timing:
+def _timing(attacks: Sequence[Judged]) -> Timing:
     """Count early, on-turn, late and missed blocks."""
     known = [(case.attack_turn, o.flagged_turn) for case, o in attacks if case.attack_turn]
-    blocked = [(turn, flagged) for turn, flagged in known if turn and flagged is not None]
+    delays = [flagged - turn for turn, flagged in known if flagged is not None]
     return Timing(
         known=len(known),
-        early=sum(flagged < turn for turn, flagged in blocked),
-        on_turn=sum(flagged == turn for turn, flagged in blocked),
-        late=sum(flagged > turn for turn, flagged in blocked),
-        missed=len(known) - len(blocked),
+        early=sum(delay < 0 for delay in delays),
+        on_turn=delays.count(0),
+        late=sum(delay > 0 for delay in delays),
+        missed=len(known) - len(delays),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from promptguard.runs.intervals import Drawn, Measure, macro, measure, share_of
-from promptguard.runs.report import Acceptance, Group, Macro
+from promptguard.runs.report import Acceptance, Bin, Group, Macro
 from promptguard.validation.contenders import Outcome
 from promptguard.validation.dataset import Case
 from promptguard.validation.metrics import (
@@ -31,28 +31,31 @@ def scores_of(judged: Sequence[Judged], *, is_attack: bool) -> Scores:
     return np.array([o.score for case, o in judged if case.is_attack is is_attack], dtype=float)
 
 
+def bins_of(judged: Sequence[Judged]) -> tuple[Bin, ...]:
+    """Return how often there was an attack at which risk."""
+    return reliability(
+        np.array([o.score for _, o in judged], dtype=float),
+        np.array([case.is_attack for case, _ in judged], dtype=bool),
+    )
+
+
 def group_of(name: str, judged: Sequence[Judged], pool: Redrawn) -> Group:
     """Measure one group; `pool` are the benign scores of all groups, drawn again."""
     attack, benign = scores_of(judged, is_attack=True), scores_of(judged, is_attack=False)
+    is_mixed = min(attack.size, benign.size) > 0
     caught = sum(o.is_flagged for case, o in judged if case.is_attack)
     alarms = sum(o.is_flagged for case, o in judged if not case.is_attack)
     ranked = pool.ranking(attack)
     hits, false = pool.hits(caught, attack.size), pool.hits(alarms, benign.size)
-    bins = reliability(
-        np.array([o.score for _, o in judged], dtype=float),
-        np.array([case.is_attack for case, _ in judged], dtype=bool),
-    )
     return Group(
         name=name,
         attacks=attack.size,
         benign=benign.size,
         recall=share_of(caught, attack.size, hits),
-        precision=_ratio(caught, caught + alarms, hits, hits + false)
-        if attack.size and benign.size
-        else Measure(),
+        precision=_ratio(caught, caught + alarms, hits, hits + false) if is_mixed else Measure(),
         false_positive_rate=share_of(alarms, benign.size, false),
         f1=_ratio(2 * caught, attack.size + caught + alarms, 2 * hits, attack.size + hits + false)
-        if attack.size and benign.size
+        if is_mixed
         else Measure(),
         accuracy=share_of(caught + benign.size - alarms, len(judged), hits + benign.size - false),
         auc=measure(*ranked.auc),
@@ -60,7 +63,7 @@ def group_of(name: str, judged: Sequence[Judged], pool: Redrawn) -> Group:
         recall_at_1=measure(*ranked.recall_at_1),
         recall_at_5=measure(*ranked.recall_at_5),
         over_defence_accuracy=_over_defence(judged, pool),
-        calibration_error=calibration_error(bins),
+        calibration_error=calibration_error(bins_of(judged)),
     )
 
 
@@ -74,9 +77,7 @@ def macro_of(by_source: Sequence[Sequence[Judged]], pool: Redrawn) -> Macro:
         recall_at_5=macro([each.recall_at_5 for each in ranked]),
         auc_within=macro([within(judged, pool) for judged in by_source]),
         recall=macro([_flagged(judged, pool, is_attack=True) for judged in by_source]),
-        false_positive_rate=macro(
-            [_flagged(judged, pool, is_attack=False) for judged in by_source]
-        ),
+        false_positive_rate=macro([_flagged(each, pool, is_attack=False) for each in by_source]),
     )
 
 
@@ -104,8 +105,7 @@ def _flagged(judged: Sequence[Judged], pool: Redrawn, *, is_attack: bool) -> Dra
 def _over_defence(judged: Sequence[Judged], pool: Redrawn) -> Measure:
     """Return the share of innocent look-alikes that were let pass."""
     hard = [o for case, o in judged if not case.is_attack and HARD_NEGATIVE in case.category]
-    passed = sum(not o.is_flagged for o in hard)
-    return share_of(passed, len(hard), pool.hits(passed, len(hard)))
+    return _share([not o.is_flagged for o in hard], pool)
 
 
 def _ratio(part: float, whole: float, drawn_part: Scores, drawn_whole: Scores | float) -> Measure:
@@ -119,9 +119,11 @@ def _ratio(part: float, whole: float, drawn_part: Scores, drawn_whole: Scores | 
 def acceptance_of(judged: Sequence[Judged], pool: Redrawn) -> Acceptance:
     """Measure the four; an attack that is neither counts only in the overall accuracy."""
     return Acceptance(
-        manipulative_accuracy=_flagged_share([j for j in judged if is_manipulative(j[0])], pool),
-        extractive_recall=_flagged_share([j for j in judged if is_extractive(j[0])], pool),
-        reciprocal_false_positives=_flagged_share([j for j in judged if not j[0].is_attack], pool),
+        manipulative_accuracy=_share([o.is_flagged for c, o in judged if is_manipulative(c)], pool),
+        extractive_recall=_share([o.is_flagged for c, o in judged if is_extractive(c)], pool),
+        reciprocal_false_positives=_share(
+            [o.is_flagged for c, o in judged if not c.is_attack], pool
+        ),
         overall_accuracy=_share([case.is_attack == o.is_flagged for case, o in judged], pool),
     )
 
@@ -139,10 +141,6 @@ def is_manipulative(case: Case) -> bool:
 
 def _names(case: Case, words: tuple[str, ...]) -> bool:
     return case.label == "attack" and any(word in case.category for word in words)
-
-
-def _flagged_share(judged: Sequence[Judged], pool: Redrawn) -> Measure:
-    return _share([o.is_flagged for _, o in judged], pool)
 
 
 def _share(hits: Sequence[bool], pool: Redrawn) -> Measure:

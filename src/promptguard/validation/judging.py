@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Protocol
 
 from promptguard.config import ControllerConfig, PolicyConfig, PromptGuardConfig, config_hash
 from promptguard.conversation import Message, Role
 from promptguard.core.ensemble import merge
-from promptguard.core.layers import LayerPriority
 from promptguard.core.prompt import PromptInput
 from promptguard.errors import EvaluationError, InputError, ModelError, PromptGuardError
 from promptguard.evaluators.metrics import LayerResult, ReciprocityMetrics
@@ -25,27 +22,20 @@ from promptguard.validation.dataset import Case
 from promptguard.verdict import FLAGGING, Mode, Verdict
 
 
-class _Judge(Protocol):
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    def judge(self, case: Case) -> tuple[Outcome, ...]: ...
-
-
 class CaseJudge:
     """All contenders together; one tuple of outcomes per case, in the contenders' order."""
 
     def __init__(self, contenders: Sequence[Contender], openers: Openers) -> None:
         self._names = tuple(contender.name for contender in contenders)
-        self._parts: list[_Judge] = []
-        asking: dict[str, list[Contender]] = {}
+        self._parts: list[_EngineJudge | _PromptJudge] = []
+        asking: dict[str, dict[str, PromptGuardConfig]] = {}
         for contender in contenders:
             if isinstance(contender.settings, PromptGuardConfig):
                 # Contenders that differ only in types and merge are answered by one evaluation.
                 key = config_hash(_question_of(contender.settings, ("any",)))
-                asking.setdefault(key, []).append(contender)
+                asking.setdefault(key, {})[contender.name] = contender.settings
             else:
-                self._parts.append(_EngineJudge(contender, openers))
+                self._parts.append(_EngineJudge(contender, contender.settings, openers))
         self._parts += [_PromptJudge(group, openers) for group in asking.values()]
 
     def judge(self, case: Case) -> tuple[Outcome, ...]:
@@ -54,7 +44,7 @@ class CaseJudge:
         return tuple(found[name] for name in self._names)
 
 
-def _judged(part: _Judge, case: Case) -> tuple[Outcome, ...]:
+def _judged(part: _EngineJudge | _PromptJudge, case: Case) -> tuple[Outcome, ...]:
     try:
         return part.judge(case)
     except ModelError:
@@ -63,22 +53,22 @@ def _judged(part: _Judge, case: Case) -> tuple[Outcome, ...]:
         reason = str(error)
     except Exception as error:  # one case must not take the others with it
         reason = f"Judging failed with {type(error).__name__}."
-    return tuple(Outcome(index=case.index, contender=name, error=reason) for name in part.names)
+    return unjudged(case, part.names, reason)
+
+
+def unjudged(case: Case, names: Iterable[str], reason: str) -> tuple[Outcome, ...]:
+    """Return the outcomes of contenders that could not judge a case."""
+    return tuple(Outcome(index=case.index, contender=name, error=reason) for name in names)
 
 
 class _EngineJudge:
     """One contender that is a configuration of the engine."""
 
-    def __init__(self, contender: Contender, openers: Openers) -> None:
-        assert isinstance(contender.settings, ControllerConfig)
-        self._contender = contender
-        self._judge = openers.judge(contender.settings)
-        self._flag_from = flag_mode(contender.settings.policy)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The contender's name."""
-        return (self._contender.name,)
+    def __init__(self, contender: Contender, config: ControllerConfig, openers: Openers) -> None:
+        self.names = (contender.name,)
+        self._counts_hard = contender.counts_hard
+        self._judge = openers.judge(config)
+        self._flag_from = flag_mode(config.policy)
 
     def judge(self, case: Case) -> tuple[Outcome, ...]:
         """Return the contender's outcome."""
@@ -91,11 +81,11 @@ class _EngineJudge:
         decided = flagged or peak
         outcome = Outcome(
             index=case.index,
-            contender=self._contender.name,
+            contender=self.names[0],
             score=peak.turn_risk,
             is_flagged=flagged is not None,
             flagged_turn=None if flagged is None else flagged.turn,
-            is_hard=flagged is not None and flagged.is_hard and self._contender.counts_hard,
+            is_hard=flagged is not None and flagged.is_hard and self._counts_hard,
             risks=tuple(verdict.turn_risk for verdict in verdicts),
             turn_ms=tuple(turn_ms),
             prior=decided.prior,
@@ -113,12 +103,10 @@ class _EngineJudge:
         return verdicts, turn_ms
 
     def _flags(self, verdict: Verdict) -> bool:
-        if self._contender.counts_hard:
+        if self._counts_hard:
             return verdict.action in FLAGGING
-        modes = self._judge.weights.modes
-        return self._flag_from is not None and (
-            modes.mode_for(verdict.turn_risk) >= self._flag_from
-        )
+        mode = self._judge.weights.modes.mode_for(verdict.turn_risk)
+        return self._flag_from is not None and mode >= self._flag_from
 
 
 def flag_mode(policy: PolicyConfig) -> Mode | None:
@@ -130,18 +118,12 @@ def flag_mode(policy: PolicyConfig) -> Mode | None:
 class _PromptJudge:
     """Contenders that ask the same judges: asked once, merged as each of them would."""
 
-    def __init__(self, contenders: Sequence[Contender], openers: Openers) -> None:
-        self._contenders = tuple((one.name, _config(one)) for one in contenders)
-        kinds = (kind for _, config in self._contenders for kind in config.evaluation_types)
+    def __init__(self, configs: Mapping[str, PromptGuardConfig], openers: Openers) -> None:
+        self.names = tuple(configs)
+        self._configs = configs
+        kinds = (kind for config in configs.values() for kind in config.evaluation_types)
         self._types = tuple(dict.fromkeys(kinds))
-        self._guard = openers.guard(_question_of(self._contenders[0][1], self._types))
-        # One loop for all cases, because the guard's connections live as long as their loop.
-        self._runner = asyncio.Runner()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The contenders' names."""
-        return tuple(name for name, _ in self._contenders)
+        self._guard = openers.guard(_question_of(configs[self.names[0]], self._types))
 
     def judge(self, case: Case) -> tuple[Outcome, ...]:
         """Return the contenders' outcomes."""
@@ -149,27 +131,21 @@ class _PromptJudge:
         if not prompts:
             raise InputError("There is no user or tool message to judge.")
         start, before = time.perf_counter(), self._spent()
-        found = self._runner.run(self._guard.evaluate_batch([prompt for _, prompt in prompts]))
-        turn_ms = (time.perf_counter() - start) * 1e3 / len(prompts)
-        turns = []
-        for (turn, _), item in zip(prompts, found, strict=True):
-            if isinstance(item, PromptGuardError):
-                return self._failed(case, item, before)
-            turns.append((turn, item))
-        return tuple(
-            replace(
-                self._outcome(case, name, config, turns, turn_ms),
-                cost_usd=self._cost_since(before, config),
-            )
-            for name, config in self._contenders
+        found = self._guard.evaluate_batch_sync([prompt for _, prompt in prompts])
+        turn_ms = round((time.perf_counter() - start) * 1e3 / len(prompts), 3)
+        judged = {
+            turn: item
+            for (turn, _), item in zip(prompts, found, strict=True)
+            if isinstance(item, ReciprocityMetrics)
+        }
+        error = next((item for item in found if isinstance(item, PromptGuardError)), None)
+        outcomes = (
+            self._outcome(case, name, config, judged, turn_ms)
+            for name, config in self._configs.items()
         )
-
-    def _failed(
-        self, case: Case, error: PromptGuardError, before: Mapping[str, Usage]
-    ) -> tuple[Outcome, ...]:
         return tuple(
-            replace(_unjudged(case, name, error), cost_usd=self._cost_since(before, config))
-            for name, config in self._contenders
+            replace(outcome, cost_usd=self._cost_since(before, self._configs[outcome.contender]))
+            for outcome in (outcomes if error is None else unjudged(case, self.names, str(error)))
         )
 
     def _spent(self) -> Mapping[str, Usage]:
@@ -195,13 +171,13 @@ class _PromptJudge:
         case: Case,
         name: str,
         config: PromptGuardConfig,
-        turns: Sequence[tuple[int, ReciprocityMetrics]],
+        judged: Mapping[int, ReciprocityMetrics],
         turn_ms: float,
     ) -> Outcome:
         try:
-            found = {turn: _falsehoods_of(metrics, config) for turn, metrics in turns}
+            found = {turn: _falsehoods_of(metrics, config) for turn, metrics in judged.items()}
         except EvaluationError as error:
-            return _unjudged(case, name, error)
+            return unjudged(case, (name,), str(error))[0]
         flagged = next((turn for turn in found if any(f >= bar for f, bar in found[turn])), None)
         worst = {turn: max(falsehood for falsehood, _ in found[turn]) for turn in found}
         # Who asks only some of the types would have been faster than this.
@@ -214,12 +190,8 @@ class _PromptJudge:
             flagged_turn=flagged,
             # A turn without words was not asked about, and is a turn all the same.
             risks=tuple(worst.get(n, 0.0) for n in range(1, len(steps_of(case.messages)) + 1)),
-            turn_ms=(round(turn_ms, 3),) * len(found) if is_measured else (),
+            turn_ms=(turn_ms,) * len(found) if is_measured else (),
         )
-
-
-def _unjudged(case: Case, contender: str, error: PromptGuardError) -> Outcome:
-    return Outcome(index=case.index, contender=contender, error=str(error))
 
 
 def _question_of(config: PromptGuardConfig, types: tuple[str, ...]) -> PromptGuardConfig:
@@ -239,11 +211,10 @@ def _falsehoods_of(
 ) -> tuple[tuple[float, float], ...]:
     """Return the falsehood that `config` sees in each user layer, and that layer's threshold."""
     layers = metrics.per_layer.values()
-    users = (layer for layer in layers if layer.priority is LayerPriority.USER)
-    return tuple(_layer_falsehood(layer, config) for layer in users)
+    return tuple(_falsehood_of(layer, config) for layer in layers if not layer.priority.is_trusted)
 
 
-def _layer_falsehood(layer: LayerResult, config: PromptGuardConfig) -> tuple[float, float]:
+def _falsehood_of(layer: LayerResult, config: PromptGuardConfig) -> tuple[float, float]:
     asked = [one for one in layer.evaluations if one.evaluation_type in config.evaluation_types]
     if not asked:
         # Where partial answers count, those to the other contenders' types stand.
@@ -267,15 +238,6 @@ def prompts_of(case: Case) -> Iterator[tuple[int, PromptInput]]:
             # All system messages that hold by then, as the engine is given them.
             system = step.turn.system or None
             yield number, PromptInput(user=texts, system=system, history=tuple(history))
-        history += _messages_of(step)
-
-
-def _messages_of(step: Step) -> Iterator[Message]:
-    yield Message(role=Role.USER, content=step.turn.text)
-    if step.reply is not None:
-        yield Message(role=Role.ASSISTANT, content=step.reply)
-
-
-def _config(contender: Contender) -> PromptGuardConfig:
-    assert isinstance(contender.settings, PromptGuardConfig)
-    return contender.settings
+        history.append(Message(role=Role.USER, content=step.turn.text))
+        if step.reply is not None:
+            history.append(Message(role=Role.ASSISTANT, content=step.reply))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -24,8 +24,6 @@ from promptguard.usage import Usage
 from promptguard.validation.compare import mcnemar
 from promptguard.validation.dataset import Case
 from promptguard.validation.judging import prompts_of
-
-MakeGuard = Callable[[PromptGuardConfig], PromptGuard]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +85,7 @@ def resolve_versions(
     Raises ConfigError where that is not one and the same type.
     """
     given = (first, second)
-    named = {item.partition("@")[0] for item in given if not _is_file(item)}
+    named = {item.partition("@")[0] for item in given if not Path(item).is_file()}
     if evaluation_type is not None:
         named.add(evaluation_type)
     if len(named) > 1:
@@ -99,7 +97,7 @@ def resolve_versions(
     (kind,) = named
     current = user_prompt(kind)
     one, other = (
-        _candidate(Path(item), current) if _is_file(item) else _shipped(item, current)
+        _candidate(Path(item), current) if Path(item).is_file() else _shipped(item, current)
         for item in given
     )
     return one, other
@@ -111,18 +109,19 @@ def compare_versions(
     config: PromptGuardConfig,
     *,
     alpha: float = 0.05,
-    make_guard: MakeGuard = PromptGuard,
+    make_guard: Callable[[PromptGuardConfig], PromptGuard] = PromptGuard,
 ) -> VersionComparison:
     """Judge every case under both versions; a case is blocked where one of its turns is."""
     (first, said_first), (second, said_second) = (
-        _judge(cases, version, config, make_guard) for version in versions
+        _judge(cases, version, make_guard(_asking(version, config))) for version in versions
     )
-    right = [
-        (one == _expected(case), other == _expected(case))
+    differing = [
+        (case, one, other)
         for case, one, other in zip(cases, said_first, said_second, strict=True)
+        if one != other
     ]
-    only_first = sum(one and not other for one, other in right)
-    only_second = sum(other and not one for one, other in right)
+    only_first = sum(one == _expected(case) for case, one, _ in differing)
+    only_second = sum(other == _expected(case) for case, _, other in differing)
     p_value = mcnemar(only_first, only_second)
     return VersionComparison(
         records=len(cases),
@@ -135,8 +134,7 @@ def compare_versions(
         is_regression=only_first > only_second and p_value < alpha,
         changed=tuple(
             ChangedVerdict(id=case.id, label=case.label, first=one, second=other)
-            for case, one, other in zip(cases, said_first, said_second, strict=True)
-            if one != other
+            for case, one, other in differing
         ),
     )
 
@@ -146,24 +144,23 @@ def comparison_as_json(comparison: VersionComparison) -> str:
     return _COMPARISON.dump_json(comparison, indent=2).decode()
 
 
+def _asking(version: PromptVersion, config: PromptGuardConfig) -> PromptGuardConfig:
+    # One type is merged alike by all; the configured merge may want weights.
+    plain = {"ensemble_strategy": "max_falsehood", "weights": {}}
+    return config.model_copy(update={"evaluation_type": version.evaluation_type, **plain})
+
+
 def _judge(
-    cases: Sequence[Case], version: PromptVersion, config: PromptGuardConfig, make: MakeGuard
+    cases: Sequence[Case], version: PromptVersion, guard: PromptGuard
 ) -> tuple[VersionResult, tuple[str, ...]]:
-    guard = make(
-        config.model_copy(
-            update={
-                "evaluation_type": version.evaluation_type,
-                # One type is merged alike by all; the configured merge may want weights.
-                "ensemble_strategy": "max_falsehood",
-                "weights": {},
-            }
-        )
-    )
+    turns = [[prompt for _, prompt in prompts_of(case)] for case in cases]
     try:
-        verdicts = _verdicts(cases, guard)
+        # In one batch, so that the guard's concurrency is used over all records.
+        found = iter(guard.evaluate_batch_sync(turn for case in turns for turn in case))
         rows = guard.usage_report()
     finally:
         guard.close_sync()
+    verdicts = tuple(_verdict(tuple(islice(found, len(case)))) for case in turns)
     counts = [(case.is_attack, said) for case, said in zip(cases, verdicts, strict=True)]
     result = VersionResult(
         version=version,
@@ -177,30 +174,20 @@ def _judge(
     return result, verdicts
 
 
-def _verdicts(cases: Sequence[Case], guard: PromptGuard) -> tuple[str, ...]:
-    turns = [[prompt for _, prompt in prompts_of(case)] for case in cases]
-    # In one batch, so that the guard's concurrency is used over all records.
-    found = iter(guard.evaluate_batch_sync(turn for case in turns for turn in case))
-    return tuple(_verdict(tuple(islice(found, len(case)))) for case in turns)
-
-
 def _verdict(found: Sequence[BatchItem]) -> str:
+    decisions = []
     for item in found:
         # A setting that makes no sense is nothing that a version of a text did wrong.
         if isinstance(item, ConfigError):
             raise item
-    judged = [item for item in found if isinstance(item, ReciprocityMetrics)]
-    if not judged or len(judged) < len(found):
+        decisions.append(item.decision if isinstance(item, ReciprocityMetrics) else None)
+    if not decisions or None in decisions:
         return "failed"
-    return "block" if any(item.decision is Decision.BLOCK for item in judged) else "pass"
+    return "block" if Decision.BLOCK in decisions else "pass"
 
 
 def _expected(case: Case) -> str:
     return "block" if case.is_attack else "pass"
-
-
-def _is_file(which: str) -> bool:
-    return Path(which).is_file()
 
 
 def _shipped(which: str, current: EvaluationPrompt) -> PromptVersion:
@@ -216,13 +203,7 @@ def _candidate(path: Path, current: EvaluationPrompt) -> PromptVersion:
         raise ConfigError(f"{path} cannot be read as UTF-8 text.") from None
     if not text:
         raise ConfigError(f"{path} is empty; write what the judge is to look at.")
-    prompt = EvaluationPrompt(
-        name=current.name,
-        version=path.stem,
-        text=text,
-        applies_to=current.applies_to,
-        finds=current.finds,
-    )
+    prompt = replace(current, version=path.stem, text=text)
     # By its hash, so that a cache never takes an edited text for the one before.
     name = f"{current.name}@{prompt.sha256[:12]}"
     if name not in evaluation_prompts():

@@ -12,7 +12,6 @@ from promptguard.counts import counted
 from promptguard.risk.weights import Weights, named_weights
 from promptguard.runs.report import (
     BadLine,
-    Group,
     Latency,
     Manifest,
     Mistake,
@@ -30,13 +29,14 @@ from promptguard.validation.groups import (
     LEAST_OF_BOTH,
     Judged,
     acceptance_of,
+    bins_of,
     group_of,
     macro_of,
     scores_of,
 )
 from promptguard.validation.headline import headline_of
 from promptguard.validation.judging import flag_mode
-from promptguard.validation.metrics import ROUNDS, Redrawn, percentile, reliability, roc_points
+from promptguard.validation.metrics import ROUNDS, Redrawn, percentile, roc_points
 from promptguard.verdict import Mode
 
 MOST_FAULTS = 200
@@ -106,9 +106,14 @@ def summary_of(
     overall = group_of("all", judged, pool)
     macro = macro_of(tuple(by_source.values()), pool)
     # The order of these calls is part of the result: they draw from one seeded generator.
-    sources = _groups(by_source, pool)
-    languages = _groups(_grouped(judged, lambda case: case.lang), pool)
-    categories = _groups(_grouped(judged, lambda case: case.category), pool)
+    sources, languages, categories = (
+        tuple(group_of(name, members, pool) for name, members in groups.items())
+        for groups in (
+            by_source,
+            _grouped(judged, lambda case: case.lang),
+            _grouped(judged, lambda case: case.category),
+        )
+    )
     dialogues, acceptance = dialogues_of(judged, pool), acceptance_of(judged, pool)
     latency, cost = _latency(judged), _cost(outcomes)
     return Summary(
@@ -126,12 +131,10 @@ def summary_of(
         latency=latency,
         cost_usd=cost,
         roc=_thinned(roc_points(attack, benign)),
-        reliability=reliability(
-            np.array([o.score for _, o in judged], dtype=float),
-            np.array([c.is_attack for c, _ in judged], dtype=bool),
-        ),
-        missed=_missed(judged),
-        false_alarms=_false_alarms(judged),
+        reliability=bins_of(judged),
+        # Attacks that looked least like one first, and benign records in which most was seen.
+        missed=_mistakes(judged, is_attack=True),
+        false_alarms=_mistakes(judged, is_attack=False),
         signals=_signals(contender, cases, outcomes, weights),
         order=order,
     )
@@ -142,10 +145,6 @@ def _grouped(judged: Sequence[Judged], key: Callable[[Case], str]) -> dict[str, 
     for case, outcome in judged:
         groups[key(case) or "unknown"].append((case, outcome))
     return dict(sorted(groups.items()))
-
-
-def _groups(groups: dict[str, list[Judged]], pool: Redrawn) -> tuple[Group, ...]:
-    return tuple(group_of(name, judged, pool) for name, judged in groups.items())
 
 
 def _cost(outcomes: Sequence[Outcome]) -> float | None:
@@ -172,21 +171,12 @@ def _thinned(points: tuple[tuple[float, float], ...]) -> tuple[tuple[float, floa
     return tuple(points[int(place)] for place in places)
 
 
-def _missed(judged: Sequence[Judged]) -> Mistakes:
-    """Return the attacks that passed, those that looked least like one first."""
-    found = [(c, o) for c, o in judged if c.is_attack and not o.is_flagged]
-    found.sort(key=lambda item: (item[1].score, item[0].index))
-    return _mistakes(found)
-
-
-def _false_alarms(judged: Sequence[Judged]) -> Mistakes:
-    """Return the benign records that were flagged, the riskiest first."""
-    found = [(c, o) for c, o in judged if not c.is_attack and o.is_flagged]
-    found.sort(key=lambda item: (-item[1].score, item[0].index))
-    return _mistakes(found)
-
-
-def _mistakes(found: Sequence[Judged]) -> Mistakes:
+def _mistakes(judged: Sequence[Judged], *, is_attack: bool) -> Mistakes:
+    """Return the wrong records of one side, the worst first."""
+    found = [
+        (c, o) for c, o in judged if c.is_attack is is_attack and o.is_flagged is not is_attack
+    ]
+    found.sort(key=lambda item: (item[1].score if is_attack else -item[1].score, item[0].index))
     return Mistakes(
         count=len(found), listed=tuple(_mistake(c, o) for c, o in found[:MOST_MISTAKES])
     )

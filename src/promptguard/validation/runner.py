@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from promptguard.config import ControllerConfig, PromptGuardConfig, config_hash
+from promptguard.config import ControllerConfig, config_hash
 from promptguard.errors import DataError, ModelError
 from promptguard.model.artifact import bundled
 from promptguard.risk.weights import named_weights
@@ -27,7 +27,7 @@ from promptguard.validation.contenders import (
     outcomes_to_line,
 )
 from promptguard.validation.dataset import Case, Dataset
-from promptguard.validation.judging import CaseJudge
+from promptguard.validation.judging import CaseJudge, unjudged
 from promptguard.workers import map_ordered
 
 OUTCOMES, SETTINGS = "outcomes.jsonl", "run.json"
@@ -50,11 +50,12 @@ def run_cases(
     """
     judged = [] if journal is None else journal.start(cases)
     on_case(len(judged))
+    names = tuple(contender.name for contender in contenders)
     lines = map_ordered(
         partial(_open, tuple(contenders), openers or Openers()),
         cases[len(judged) :],
         jobs=jobs,
-        lost=partial(_lost, tuple(contender.name for contender in contenders)),
+        lost=partial(_lost, names),
         # An interrupt keeps whole chunks alone, and a case can take seconds.
         chunk=1,
     )
@@ -62,15 +63,14 @@ def run_cases(
         with closing(lines):
             for line in lines:
                 if journal is not None:
-                    journal.add(line)
+                    journal.lines.add(line)
                 judged.append(outcomes_from_line(line))
                 on_case(len(judged))
     finally:
         if journal is not None:
-            journal.close()
+            journal.lines.close()
     # Without cases there are no columns at all, and yet an entry for each contender.
     columns = list(zip(*judged, strict=True))
-    names = [contender.name for contender in contenders]
     return dict(zip(names, columns or [()] * len(names), strict=True))
 
 
@@ -84,41 +84,37 @@ class RunJournal:
     def __init__(
         self, folder: Path, manifest: Manifest, *, resume: bool = False, overwrite: bool = False
     ) -> None:
-        self._lines = Journal(folder / OUTCOMES, asdict(manifest), settings_file=folder / SETTINGS)
+        self.lines = Journal(folder / OUTCOMES, asdict(manifest), settings_file=folder / SETTINGS)
         self._resume = resume
         self._overwrite = overwrite
 
     def start(self, cases: Sequence[Case]) -> list[tuple[Outcome, ...]]:
         """Open the journal and return the outcomes that it keeps."""
         if not self._resume:
-            self._lines.begin(overwrite=self._overwrite)
+            self.lines.begin(overwrite=self._overwrite)
             return []
-        done = [outcomes_from_line(line) for line in self._lines.resume()]
+        done = [outcomes_from_line(line) for line in self.lines.resume()]
         for case, outcomes in zip(cases, done, strict=False):
             if outcomes[0].index != case.index:
-                raise DataError(f"{self._lines.path} is out of order; begin a new run.")
+                raise DataError(f"{self.lines.path} is out of order; begin a new run.")
         if len(done) > len(cases):
-            raise DataError(f"{self._lines.path} holds more cases than the data; begin a new run.")
+            raise DataError(f"{self.lines.path} holds more cases than the data; begin a new run.")
         return done
-
-    def add(self, line: str) -> None:
-        """Write the outcomes of one case."""
-        self._lines.add(line)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._lines.close()
 
 
 def manifest_of(dataset: Dataset, contenders: Sequence[Contender], *, seed: int) -> Manifest:
     """Return the manifest of a run that is about to begin."""
+    try:
+        model = bundled().manifest.identity
+    except ModelError:
+        model = "none"
     return Manifest(
         files=dataset.files,
         cases=_cases_hash(dataset),
         sample=dataset.sample,
         seed=seed,
         contenders=tuple(_configured(contender) for contender in contenders),
-        model=_model(),
+        model=model,
         versions=tuple((name, _version(name)) for name in _PACKAGES),
         python=platform.python_version(),
     )
@@ -128,18 +124,12 @@ def _open(
     contenders: tuple[Contender, ...], openers: Openers
 ) -> Callable[[Sequence[Case]], Sequence[str]]:
     judge = CaseJudge(contenders, openers)
-
-    def lines(cases: Sequence[Case]) -> list[str]:
-        return [outcomes_to_line(judge.judge(case)) for case in cases]
-
-    return lines
+    return lambda cases: [outcomes_to_line(judge.judge(case)) for case in cases]
 
 
 def _lost(names: tuple[str, ...], case: Case) -> str:
     reason = "Judging ended its process; the record may be too large."
-    return outcomes_to_line(
-        tuple(Outcome(index=case.index, contender=name, error=reason) for name in names)
-    )
+    return outcomes_to_line(unjudged(case, names, reason))
 
 
 def _cases_hash(dataset: Dataset) -> str:
@@ -159,25 +149,9 @@ def _configured(contender: Contender) -> Configured:
         digest = judging_hash(settings)
         used = named_weights(settings.weights)
         weights = f"{used.version} ({used.fitted_on})"
-    return Configured(
-        name=contender.name,
-        sha256=digest,
-        settings=_published(settings),
-        weights=weights,
-    )
-
-
-def _published(settings: ControllerConfig | PromptGuardConfig) -> str:
-    """Return settings as JSON without passwords: a report is shown around."""
-    # Where sessions are stored judges nothing, and its address may hold a password.
-    return _USER_INFO.sub("//", settings.model_dump_json(exclude={"store"}))
-
-
-def _model() -> str:
-    try:
-        return bundled().manifest.identity
-    except ModelError:
-        return "none"
+    # Without passwords, because a report is shown around: where sessions are stored judges nothing.
+    shown = _USER_INFO.sub("//", settings.model_dump_json(exclude={"store"}))
+    return Configured(name=contender.name, sha256=digest, settings=shown, weights=weights)
 
 
 def _version(name: str) -> str:

@@ -11,7 +11,6 @@ from functools import partial
 from promptguard.config import ControllerConfig
 from promptguard.errors import ModelError, PromptGuardError
 from promptguard.risk.weights import Priors, Weights
-from promptguard.state import SessionState
 from promptguard.turns.input import steps_of
 from promptguard.turns.judge import TurnJudge
 from promptguard.turns.walk import walk
@@ -77,33 +76,6 @@ def record_traces(
     return tuple(traces)
 
 
-def trace_of(
-    walked: Sequence[tuple[Verdict, SessionState]],
-    *,
-    document_prior: float,
-    index: int,
-    is_attack: bool,
-    source: str,
-    group: str,
-) -> ScoreTrace:
-    """Return the trace of a conversation from its verdicts, and the states after them."""
-    return ScoreTrace(
-        index=index,
-        is_attack=is_attack,
-        source=source,
-        group=group,
-        turns=tuple(
-            ScoreTurn(
-                scores=tuple(_bare(score) for score in verdict.scores),
-                document=_document_nats(verdict, document_prior),
-                at_s=state.updated,
-            )
-            for verdict, state in walked
-        ),
-        hard_turn=next((verdict.turn for verdict, _ in walked if verdict.is_hard), None),
-    )
-
-
 def turn_nats(turn: ScoreTurn, weights: Weights, number: int) -> float:
     """Return what the signals of turn `number`, counted from 1, weigh together."""
     known = ((score.score, weights.signals.get(score.name)) for score in turn.scores)
@@ -144,7 +116,7 @@ def nats_by_kind(trace: ScoreTrace, weights: Weights) -> Mapping[Kind, float]:
 def _document_nats(verdict: Verdict, prior: float) -> float | None:
     if not verdict.content:
         return None
-    risk = min(max(max(f.risk for f in verdict.content), 1e-12), 1 - 1e-12)
+    risk = min(max(1e-12, *(f.risk for f in verdict.content)), 1 - 1e-12)
     # The risk was computed with the present prior; other priors are to be tried on what is left.
     return math.log(risk / (1 - risk)) - prior
 
@@ -165,18 +137,21 @@ def _traced(judge: TurnJudge, case: Case) -> ScoreTrace | None:
         return None
     if not walked:
         return None
-    return trace_of(
-        walked,
-        document_prior=judge.priors.document,
+    return ScoreTrace(
         index=case.index,
         is_attack=case.is_attack,
         source=case.source,
         group=case.pair or str(case.id),
+        turns=tuple(
+            ScoreTurn(
+                scores=tuple(SignalScore(name=s.name, score=s.score) for s in verdict.scores),
+                document=_document_nats(verdict, judge.priors.document),
+                at_s=state.updated,
+            )
+            for verdict, state in walked
+        ),
+        hard_turn=next((verdict.turn for verdict, _ in walked if verdict.is_hard), None),
     )
-
-
-def _bare(score: SignalScore) -> SignalScore:
-    return SignalScore(name=score.name, score=score.score)
 
 
 def _lost(_: Case) -> ScoreTrace | None:

@@ -32,7 +32,14 @@ from promptguard.validation.fit import (
     fit_memory,
     quality_of,
 )
-from promptguard.validation.score_matrix import VETO, Array, kind_peaks, matrix_of, peaks
+from promptguard.validation.score_matrix import (
+    VETO,
+    Array,
+    ScoreMatrix,
+    kind_peaks,
+    matrix_of,
+    peaks,
+)
 from promptguard.validation.score_trace import Kind, ScoreTrace
 from promptguard.verdict import Mode
 
@@ -77,14 +84,18 @@ def tune(
 
     DataError says what is missing where there are too few conversations, or too few pairs.
     """
-    _require_enough(traces)
-    is_attack = np.array([trace.is_attack for trace in traces])
-    sources = np.array([trace.source for trace in traces])
+    matrix = matrix_of(traces, present)
+    is_attack, sources = matrix.is_attack, np.array(matrix.sources)
+    attacks, benign = int(is_attack.sum()), int((~is_attack).sum())
+    if min(attacks, benign) < LEAST_OF_EACH:
+        raise DataError(
+            f"Tuning needs at least {LEAST_OF_EACH} attacks and {LEAST_OF_EACH} benign "
+            f"conversations; there are {attacks} and {benign}."
+        )
     unseen = _Unseen.empty(len(traces))
     for number, held in enumerate(_folds(traces, folds, seed), start=1):
         unseen.fill(held, traces, present, passes)
         on_fold(number)
-    matrix = matrix_of(traces, present)
     odds = peaks(matrix, present, present.priors_for(PRESETS["balanced"]))
     fitted = fit(matrix, present, passes=passes)
     priors = blocking_priors(matrix, fitted, present)
@@ -94,12 +105,12 @@ def tune(
     before = quality_of(odds, is_attack, sources)
     after = quality_of(unseen.odds, is_attack, sources)
     return Tuned(
-        weights=_finished(fitted, present, traces, unseen, after, folds),
+        weights=_finished(fitted, present, matrix, unseen, after, folds),
         before=before,
         after=after,
         certainty=_certainty(odds, unseen.odds, is_attack, sources, seed),
-        attacks=int(is_attack.sum()),
-        benign=int((~is_attack).sum()),
+        attacks=attacks,
+        benign=benign,
     )
 
 
@@ -136,16 +147,6 @@ class _Unseen:
             self.by_kind[kind][held] = nats + getattr(priors, kind)
 
 
-def _require_enough(traces: Sequence[ScoreTrace]) -> None:
-    attacks = sum(trace.is_attack for trace in traces)
-    benign = len(traces) - attacks
-    if min(attacks, benign) < LEAST_OF_EACH:
-        raise DataError(
-            f"Tuning needs at least {LEAST_OF_EACH} attacks and {LEAST_OF_EACH} benign "
-            f"conversations; there are {attacks} and {benign}."
-        )
-
-
 def _folds(traces: Sequence[ScoreTrace], folds: int, seed: int) -> Iterator[list[int]]:
     # Sorted before it is shuffled: the order of a set differs from process to process.
     groups = sorted({trace.group for trace in traces})
@@ -170,21 +171,20 @@ def _certainty(old: Array, new: Array, is_attack: Flags, sources: Names, seed: i
 def _finished(
     fitted: Weights,
     present: Weights,
-    traces: Sequence[ScoreTrace],
+    matrix: ScoreMatrix,
     unseen: _Unseen,
     after: Quality,
     folds: int,
 ) -> Weights:
     """Return the fitted weights with their budgets, version and provenance."""
-    attacks = sum(trace.is_attack for trace in traces)
-    names = sorted({trace.source for trace in traces})
-    budgets = _budgets(fitted, present, traces, unseen)
+    attacks, benign = int(matrix.is_attack.sum()), int((~matrix.is_attack).sum())
+    names = sorted(set(matrix.sources))
+    budgets = _budgets(fitted, present, matrix, unseen)
     body = fitted.model_dump() | {
         "version": next_version(present.version),
         "budgets": [budget.model_dump() for budget in budgets],
         "fitted_on": (
-            f"{counted(attacks, 'attack')} and "
-            f"{counted(len(traces) - attacks, 'benign conversation')} from "
+            f"{counted(attacks, 'attack')} and {counted(benign, 'benign conversation')} from "
             f"{', '.join(names[:12])}{' and others' if len(names) > 12 else ''}; {folds}-fold "
             f"cross-validated AUC {after.auc:.3f}, recall {after.recall_at_1:.3f} at 1 % and "
             f"{after.recall_at_5:.3f} at 5 % false positives"
@@ -194,14 +194,13 @@ def _finished(
 
 
 def _budgets(
-    fitted: Weights, present: Weights, traces: Sequence[ScoreTrace], unseen: _Unseen
+    fitted: Weights, present: Weights, matrix: ScoreMatrix, unseen: _Unseen
 ) -> list[BudgetPriors]:
     """Return the priors of the presets that the data can speak for.
 
     The odds of the held-out benign cases are relative to their fold's priors; the same distance
     from the priors of the final weights keeps the budget.
     """
-    matrix = matrix_of(traces, present)
     centre = blocking_priors(matrix, fitted, present)
     bar = present.modes.odds_of(Mode.CRITICAL)
     benign = {kind: odds[~matrix.is_attack] for kind, odds in unseen.by_kind.items()}
@@ -241,10 +240,8 @@ def fit_temporal(
 
     Messages without a time count as half a minute apart.
     """
-    conversations = [
-        LabelledConversation(messages=_timed(case), is_attack=case.is_attack) for case in cases
-    ]
-    return fit_parameters(conversations, layer=layer, max_false_alarms=max_false_alarms)
+    talks = [LabelledConversation(messages=_timed(c), is_attack=c.is_attack) for c in cases]
+    return fit_parameters(talks, layer=layer, max_false_alarms=max_false_alarms)
 
 
 def _timed(case: Case) -> tuple[TimedText, ...]:

@@ -19,7 +19,7 @@ from promptguard.service.auth import Authenticator, key_hash
 from promptguard.service.calls import Calls
 from promptguard.service.dashboard import mount_dashboard
 from promptguard.service.dashboard.access import Access, DashboardContext, Visitor
-from promptguard.service.dashboard.components import Frame, Tag
+from promptguard.service.dashboard.components import Page, Tag
 from promptguard.service.decisions import Decisions
 from promptguard.service.lanes import LaneExecutor, lane_limits
 from promptguard.service.logs import AuditLog
@@ -132,9 +132,10 @@ def visitor_in(context: DashboardContext, key: str = "") -> Visitor:
     return found
 
 
-def frame() -> Frame:
-    """A page's frame, without the page."""
-    return Frame(live=Tag("span"), spoken=Tag("p"))
+def page_in(context: DashboardContext, key: str = "", base: str = "") -> Page:
+    """An open page of the visitor with a key, or of the local one."""
+    visitor = visitor_in(context, key)
+    return Page(context=context, visitor=visitor, base=base, live=Tag("span"), spoken=Tag("p"))
 
 
 @asynccontextmanager

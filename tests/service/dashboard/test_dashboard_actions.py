@@ -13,23 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dashboard_site import (
-    FULL_KEY,
-    KEYS,
-    READ_KEY,
-    Site,
-    context_for,
-    frame,
-    open_site,
-    visitor_in,
-)
+from dashboard_site import FULL_KEY, KEYS, READ_KEY, Site, context_for, open_site, page_in
 from nicegui import Client
 from nicegui.page import page
 
 from promptguard.protocols import SessionKey
 from promptguard.service.dashboard.actions import SessionActions
 from promptguard.service.dashboard.allowances import AllowancesPanel, AllowForm
-from promptguard.service.dashboard.components import Frame, Tag
+from promptguard.service.dashboard.components import Tag
 from promptguard.service.dashboard.filters import ListFilter
 from promptguard.service.dashboard.playground import Playground
 from promptguard.service.dashboard.session import SessionPage
@@ -50,11 +41,7 @@ async def open_page() -> AsyncIterator[Site]:
 
 
 def playground(site: Site) -> Playground:
-    opened = context_for(site)
-    visitor = opened.access.visitor(None)
-    assert visitor is not None
-    frame = Frame(live=Tag("span"), spoken=Tag("p"))
-    made = Playground(context=opened, visitor=visitor, frame=frame, base="/dashboard")
+    made = Playground(page=page_in(context_for(site), base="/dashboard"))
     made.build()
     return made
 
@@ -81,6 +68,16 @@ async def test_the_playground_judges_blocks_and_explains() -> None:
         assert "Added by this turn" in chat.side.content
         await chat.on_message(sent({"not": "text"}))
         assert shown(chat.log) == log
+
+
+async def test_a_refusal_is_the_guards_also_where_the_model_answers() -> None:
+    """It stands where the answer would have stood, under the guard's name."""
+    async with open_page() as site:
+        chat = playground(site)
+        await chat.on_model("model")
+        await chat.on_message(sent(ATTACK))
+        assert '<span class="who">Guard</span>' in shown(chat.log)
+        assert '<span class="who">Assistant</span>' not in shown(chat.log)
 
 
 async def test_a_new_conversation_holds_nothing_of_the_one_before(monkeypatch) -> None:
@@ -162,8 +159,7 @@ async def test_a_session_is_replayed_under_another_configuration() -> None:
         await chat.on_message(sent(ATTACK))
         state = await site.controller.store.load(chat.key)
         assert state is not None
-        frame = Frame(live=Tag("span"), spoken=Tag("p"))
-        session = SessionPage(context=chat.context, visitor=chat.visitor, frame=frame, key=chat.key)
+        session = SessionPage(page=chat.page, key=chat.key)
         await session.build(state)
         assert "reached" in session.reached.content
         await session.on_replay("strict")
@@ -179,10 +175,8 @@ async def test_a_label_is_recorded_before_and_after(tmp_path: Path) -> None:
         trail = tmp_path / "audit.jsonl"
         await site.controller.process_turn("s1", "hello")
         opened = context_for(site, trail=trail)
-        visitor = opened.access.visitor(None)
-        assert visitor is not None
         key = SessionKey(session_id="s1")
-        labels = SessionActions(context=opened, visitor=visitor, key=key)
+        labels = SessionActions(page=page_in(opened), key=key)
         await labels.build()
         await labels.on_label(sent(["false_alarm", "a <regular>"]))
         await labels.on_label(sent(["nonsense", ""]))
@@ -196,10 +190,8 @@ async def test_a_note_that_was_cut_within_a_character_can_be_shown() -> None:
     async with open_page() as site:
         await site.controller.process_turn("s1", "hello")
         opened = context_for(site)
-        visitor = opened.access.visitor(None)
-        assert visitor is not None
         key = SessionKey(session_id="s1")
-        labels = SessionActions(context=opened, visitor=visitor, key=key)
+        labels = SessionActions(page=page_in(opened), key=key)
         await labels.build()
         await labels.on_label(sent(["attack", "odd \ud83d"]))
         (label,) = await site.controller.store.labels(key)
@@ -215,10 +207,8 @@ async def test_the_audit_says_whose_session_was_labelled(tmp_path: Path) -> None
         opened = context_for(site)
         audit = AuditLog(str(trail), clock=time.time, on_label=lambda *event: told.append(event))
         opened = replace(opened, audit=audit)
-        visitor = opened.access.visitor(None)
-        assert visitor is not None
         key = SessionKey(session_id="s1", tenant="acme")
-        labels = SessionActions(context=opened, visitor=visitor, key=key)
+        labels = SessionActions(page=page_in(opened), key=key)
         await labels.build()
         await labels.on_label(sent(["attack", ""]))
         tenants = [json.loads(line)["tenant"] for line in trail.read_text().splitlines()]
@@ -243,28 +233,37 @@ async def test_the_audit_names_the_visitors_tenant(
     async with open_page() as site:
         trail = tmp_path / "audit.jsonl"
         opened = context_for(site, keys=ACME, trail=trail)
-        visitor = visitor_in(opened, used)
+        shown = page_in(opened, used)
         key = SessionKey(session_id="s1", tenant="acme")
         card = Card(turn=1, timestamp=0.0, user="hello")
         await site.controller.process_turn("s1", "hello", tenant="acme")
-        form = AllowForm(context=opened, visitor=visitor, key=key)
+        form = AllowForm(page=shown, key=key)
         form.build()
         form.cards = (card,)
         await form.on_allow(sent(["1", "7", False]))
-        listed = SessionsPage(
-            context=opened, visitor=visitor, frame=frame(), base="", filter=ListFilter()
-        )
+        listed = SessionsPage(page=shown, filter=ListFilter())
         await listed.build()
         await listed.on_remove_demo()
-        allowed = AllowancesPanel(context=opened, visitor=visitor, frame=frame(), base="")
+        allowed = AllowancesPanel(page=shown)
         allowed.build()
         await allowed.on_withdraw(sent(1))
-        what_if = WhatIfPanel(context=opened, visitor=visitor, frame=frame(), base="")
+        what_if = WhatIfPanel(page=shown)
         await what_if.build()
         await what_if.on_revert()
         lines = [json.loads(line) for line in trail.read_text().splitlines()]
         assert {line["tenant"] for line in lines} == {"acme"}
         assert [line["outcome"] for line in lines][: len(first)] == first
+
+
+@pytest.mark.parametrize("args", [["9" * 5000, "7", False], ["1", "8", False], ["1"], None, 3])
+async def test_only_what_the_form_offers_is_allowed(args: object) -> None:
+    """A client can send anything, also numbers of any length."""
+    async with open_page() as site:
+        form = AllowForm(page=page_in(context_for(site)), key=SessionKey(session_id="s1"))
+        form.build()
+        form.cards = (Card(turn=1, timestamp=0.0, user="hello"),)
+        await form.on_allow(sent(args))
+        assert (form.said.content, await site.controller.store.decisions()) == ("", ())
 
 
 async def test_a_label_without_the_scope_is_refused_and_recorded(tmp_path: Path) -> None:
@@ -273,10 +272,8 @@ async def test_a_label_without_the_scope_is_refused_and_recorded(tmp_path: Path)
         trail = tmp_path / "audit.jsonl"
         await site.controller.process_turn("s1", "hello")
         opened = context_for(site, keys=KEYS, trail=trail)
-        visitor = opened.access.visitor(opened.access.sign_in(READ_KEY))
-        assert visitor is not None
         key = SessionKey(session_id="s1")
-        labels = SessionActions(context=opened, visitor=visitor, key=key)
+        labels = SessionActions(page=page_in(opened, READ_KEY), key=key)
         await labels.build()
         await labels.on_label(sent(["attack", ""]))
         assert await site.controller.store.labels(key) == ()

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dashboard_site import Site, context_for, frame, open_site, visitor_in
+from dashboard_site import Site, context_for, open_site, page_in, visitor_in
 from endless import Endless
 from nicegui import Client, background_tasks
 from nicegui.page import page
@@ -19,8 +19,8 @@ from nicegui.page import page
 from promptguard.errors import StoreError
 from promptguard.protocols import SessionKey
 from promptguard.service.calls import Calls
-from promptguard.service.dashboard.access import DashboardContext
-from promptguard.service.dashboard.components import follow
+from promptguard.service.dashboard.access import DashboardContext, Visitor
+from promptguard.service.dashboard.components import Page, follow
 from promptguard.service.dashboard.playground import Playground
 from promptguard.service.dashboard.session import SHOWN, SessionPage
 from promptguard.service.lanes import (
@@ -75,7 +75,7 @@ async def session_page(site: Site, context: DashboardContext, turns: int = 1) ->
         await site.controller.process_turn(KEY.session_id, f"Question {number}")
     state = await site.controller.store.load(KEY)
     assert state is not None
-    made = SessionPage(context=context, visitor=visitor_in(context), frame=frame(), key=KEY)
+    made = SessionPage(page=page_in(context), key=KEY)
     await made.build(state)
     return made
 
@@ -94,7 +94,7 @@ async def test_replay_and_explanation_of_a_page_are_heavy_calls() -> None:
         shown = await session_page(site, context)
         await explained()
         await shown.on_replay("strict")
-        assert child.done == [("_explained", Lane.HEAVY), ("_replayed", Lane.HEAVY)]
+        assert child.done == [("explain", Lane.HEAVY), ("_replayed", Lane.HEAVY)]
         assert "Preset strict" in shown.replayed.content
 
 
@@ -155,9 +155,7 @@ async def test_a_long_message_of_the_playground_is_a_long_call() -> None:
     """Short ones are judged at once, and what is blocked is explained by a heavy call."""
     async with open_page() as (_, context, _):
         context, child = with_child(context)
-        chat = Playground(
-            context=context, visitor=visitor_in(context), frame=frame(), base="/dashboard"
-        )
+        chat = Playground(page=page_in(context))
         chat.build()
         await chat.on_example("Hello")
         assert child.done == []
@@ -189,7 +187,7 @@ async def test_a_turn_saved_while_the_page_is_placed_is_shown(monkeypatch) -> No
         await site.controller.process_turn(KEY.session_id, "One")
         state = await site.controller.store.load(KEY)
         assert state is not None
-        page = SessionPage(context=context, visitor=visitor_in(context), frame=frame(), key=KEY)
+        page = SessionPage(page=page_in(context), key=KEY)
         news = asyncio.ensure_future(page.on_change(KEY))
         labels = site.controller.store.labels
 
@@ -222,7 +220,7 @@ async def test_a_turn_saved_while_changes_were_interrupted_is_shown(monkeypatch)
         await site.controller.process_turn(KEY.session_id, "One")
         state = await store.load(KEY)
         assert state is not None
-        page = SessionPage(context=context, visitor=visitor_in(context), frame=frame(), key=KEY)
+        page = SessionPage(page=page_in(context), key=KEY)
         await page.build(state)
         # A new turn is the last thing to be explained.
         monkeypatch.setattr(SessionPage, "explain_soon", lambda _: news.set())
@@ -230,6 +228,7 @@ async def test_a_turn_saved_while_changes_were_interrupted_is_shown(monkeypatch)
         async with asyncio.timeout(20):
             await news.wait()
         assert page.state.turn_count == 2
+        assert page.page.live.text == "Live"
 
 
 async def test_a_page_says_that_it_follows_no_more(monkeypatch) -> None:
@@ -238,7 +237,7 @@ async def test_a_page_says_that_it_follows_no_more(monkeypatch) -> None:
         shown: list[bool] = []
         over = asyncio.Event()
 
-        def show(is_live: bool) -> None:
+        def show(_: Page, is_live: bool) -> None:
             shown.append(is_live)
             if not is_live:
                 over.set()
@@ -246,12 +245,21 @@ async def test_a_page_says_that_it_follows_no_more(monkeypatch) -> None:
         async def ignored(_: SessionKey | None) -> None:
             pass
 
-        visitor = visitor_in(context)
-        monkeypatch.setattr(type(visitor), "may", lambda *_: False)
-        follow(context, visitor, ignored, show)
+        monkeypatch.setattr(Visitor, "may", lambda *_: False)
+        monkeypatch.setattr(Page, "show_live", show)
+        follow(page_in(context), ignored)
         async with asyncio.timeout(5):
             await over.wait()
         assert shown == [True, False]
+
+
+async def test_earlier_turns_asked_for_twice_come_in_their_order() -> None:
+    """A second click comes while the turns of the first are still being placed."""
+    async with open_page() as (site, context, _):
+        shown = await session_page(site, context, 2 * SHOWN + 5)
+        await asyncio.gather(shown.on_earlier(), shown.on_earlier())
+        placed = [each.props["id"] for each in shown.turns.default_slot.children]
+        assert placed == [f"turn-{number}" for number in range(1, 2 * SHOWN + 6)]
 
 
 async def test_a_page_shows_nothing_more_when_its_visit_is_over(monkeypatch) -> None:
@@ -261,11 +269,10 @@ async def test_a_page_shows_nothing_more_when_its_visit_is_over(monkeypatch) -> 
             await site.controller.process_turn(KEY.session_id, f"Question {number}")
         state = await site.controller.store.load(KEY)
         assert state is not None
-        visitor = visitor_in(context)
-        page = SessionPage(context=context, visitor=visitor, frame=frame(), key=KEY)
+        page = SessionPage(page=page_in(context), key=KEY)
         await page.build(state)
         await explained()
-        monkeypatch.setattr(type(visitor), "may", lambda *_: False)
+        monkeypatch.setattr(Visitor, "may", lambda *_: False)
         await page.on_earlier()
         await page.on_replay("strict")
         await page.on_explain()

@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from dashboard_site import KEYS, READ_KEY, Site, context_for, frame, open_site, visitor_in
+from dashboard_site import KEYS, READ_KEY, Site, context_for, open_site, page_in
 from nicegui import Client
 from nicegui.page import page
 
@@ -25,7 +25,7 @@ from promptguard.service.dashboard.filters import ListFilter, moment_of, second_
 from promptguard.service.dashboard.overview import Range, overview_html
 from promptguard.service.dashboard.review import ReviewPage, precision_html
 from promptguard.service.dashboard.sessions import SessionsPage
-from promptguard.service.dashboard.timeline import flagged_timeline
+from promptguard.service.dashboard.timeline import timeline
 from promptguard.service.dashboard.what_if import WhatIfPanel
 from promptguard.verdict import Action
 
@@ -139,6 +139,16 @@ def test_the_overview_leads_to_the_sessions_behind_each_number() -> None:
     assert "intent x" in shown
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("7d", "?range=7d&amp;demo=show"), ("custom", "?since=2023-11-14T20%3A13%3A20&amp;until=")],
+)
+def test_counting_the_demo_sessions_keeps_the_range(name: str, kept: str) -> None:
+    """Also one from a moment to another, which has no name to come back by."""
+    chosen = Range(name=name, since=NOW - 7200, until=NOW)
+    assert kept in overview_html(Overview(buckets=()), chosen, "/d", hidden=3)
+
+
 def test_a_bar_is_as_tall_as_its_turns_and_links_to_them() -> None:
     """The drawing parses, is labelled, and an empty stretch has no bar."""
     buckets = (
@@ -146,7 +156,7 @@ def test_a_bar_is_as_tall_as_its_turns_and_links_to_them() -> None:
         Bucket(start=NOW + 60, turns=1),
         Bucket(start=NOW + 120, turns=3, blocked=2),
     )
-    root = ElementTree.fromstring(flagged_timeline(buckets, 60, lambda b: f"/at?{b.start}&x"))
+    root = ElementTree.fromstring(timeline(buckets, 60, lambda b: f"/at?{b.start}&x"))
     links = list(root.iter("a"))
     assert [link.get("href") for link in links] == [f"/at?{NOW}&x", f"/at?{NOW + 120}&x"]
     heights = {rect.get("class"): float(rect.get("height", "")) for rect in links[0].iter("rect")}
@@ -211,10 +221,7 @@ async def test_demo_sessions_are_marked_hidden_and_removed(tmp_path: Path) -> No
         trail = tmp_path / "audit.jsonl"
         context = context_for(site, trail=trail)
         with Client(page("/test")):
-            listed = SessionsPage(
-                context=context, visitor=visitor_in(context), frame=frame(), base="",
-                filter=ListFilter(),
-            )  # fmt: skip
+            listed = SessionsPage(page=page_in(context), filter=ListFilter())
             await listed.build()
             await listed.on_remove_demo()
         assert await site.controller.store.load(SessionKey(session_id="demo:one")) is None
@@ -223,16 +230,31 @@ async def test_demo_sessions_are_marked_hidden_and_removed(tmp_path: Path) -> No
         assert outcomes == ["begun", "deleted"]
 
 
+async def test_demo_sessions_that_cannot_be_removed_are_said_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The page does not look as if nobody had clicked."""
+
+    async def broken(_: object) -> None:
+        raise StoreError("The disk is full.")
+
+    async with open_site() as site:
+        await site.controller.process_turn("demo:one", "hello")
+        monkeypatch.setattr(site.controller.store, "delete", broken)
+        with Client(page("/test")):
+            listed = SessionsPage(page=page_in(context_for(site)), filter=ListFilter())
+            await listed.build()
+            await listed.on_remove_demo()
+        assert "The disk is full." in listed.body.content
+
+
 async def test_demo_sessions_stay_without_the_scope(tmp_path: Path) -> None:
     """A reader cannot remove anything, even by sending the event."""
     async with open_site() as site:
         await site.controller.process_turn("demo:one", "hello")
         context = context_for(site, keys=KEYS, trail=tmp_path / "audit.jsonl")
         with Client(page("/test")):
-            listed = SessionsPage(
-                context=context, visitor=visitor_in(context, READ_KEY), frame=frame(), base="",
-                filter=ListFilter(),
-            )  # fmt: skip
+            listed = SessionsPage(page=page_in(context, READ_KEY), filter=ListFilter())
             await listed.build()
             await listed.on_remove_demo()
         assert await site.controller.store.load(SessionKey(session_id="demo:one")) is not None
@@ -283,7 +305,7 @@ async def test_a_session_is_locked_released_and_deleted() -> None:
         context = context_for(site)
         with Client(page("/test")):
             key = SessionKey(session_id="s1")
-            actions = SessionActions(context=context, visitor=visitor_in(context), key=key)
+            actions = SessionActions(page=page_in(context), key=key)
             await actions.build()
             await actions.on_lock()
             assert "Locked" in actions.done.content
@@ -312,7 +334,7 @@ async def test_a_session_page_begins_with_the_verdict() -> None:
 
 
 async def review_of(site: Site, context: DashboardContext, key: str = "") -> ReviewPage:
-    made = ReviewPage(context=context, visitor=visitor_in(context, key), frame=frame(), base="")
+    made = ReviewPage(page=page_in(context, key))
     await made.build()
     return made
 
@@ -326,12 +348,24 @@ async def test_a_count_without_a_choice_asks_for_one() -> None:
     async with open_site() as site:
         context = context_for(site)
         with Client(page("/test")):
-            made = WhatIfPanel(
-                context=context, visitor=visitor_in(context, ""), frame=frame(), base=""
-            )
+            made = WhatIfPanel(page=page_in(context))
             await made.build()
             await made.on_count()
             assert "Choose the settings to try first." in made.shown.content
+
+
+async def test_settings_taken_back_end_the_count_that_compares_with_them() -> None:
+    """Nobody could cancel it any more, and another would run beside it."""
+    async with open_site() as site:
+        context = context_for(site)
+        with Client(page("/test")):
+            made = WhatIfPanel(page=page_in(context))
+            await made.build()
+            job = context.what_ifs["default"] = made._opened("strict")
+            assert job.is_running
+            await made.on_revert()
+        assert context.what_ifs == {}
+        assert job.is_cancelled
 
 
 async def test_the_queue_empties_as_turns_are_labelled() -> None:
@@ -377,7 +411,7 @@ async def test_a_reader_sees_the_queue_and_labels_nothing(tmp_path: Path) -> Non
             queue = await review_of(site, context, READ_KEY)
             assert "data-decide" not in queue.queue.content
             await queue.on_decide(decided("attack", "1:one"))
-            assert queue.frame.spoken.text == "0 labelled: True attack."
+            assert queue.page.spoken.text == "0 labelled: True attack."
         assert await site.controller.store.labels(SessionKey(session_id="one")) == ()
         assert "insufficient_scope" in trail.read_text()
 
@@ -419,7 +453,9 @@ async def test_a_missing_page_is_said_in_the_form_of_the_site() -> None:
         assert "content-security-policy" in answer.headers
 
 
-@pytest.mark.parametrize("path", ["/dashboard/", "/dashboard/sessions", "/dashboard/review"])
+@pytest.mark.parametrize(
+    "path", ["/", "/sessions", "/review", "/session?id=s", "/export/sessions", "/export/session"]
+)
 async def test_a_broken_store_is_said_in_the_form_of_the_site(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,12 +465,12 @@ async def test_a_broken_store_is_said_in_the_form_of_the_site(
         raise StoreError("/data/guard.db is damaged; restore it from a backup.")
 
     async with open_site() as site:
-        for name in ("page", "overview", "turns", "sessions", "load"):
+        for name in ("page", "overview", "turns", "sessions", "load", "transcript"):
             monkeypatch.setattr(site.controller.store, name, broken)
-        answer = await site.client.get(path)
+        answer = await site.client.get(f"/dashboard{path}")
         assert answer.status_code == 503
         assert "/data/guard.db is damaged" in answer.text
-        assert "Playground" in answer.text
+        assert "/dashboard/sessions" in answer.text
 
 
 async def test_the_sign_in_form_says_which_scope_does_what() -> None:

@@ -16,10 +16,15 @@ from promptguard.risk.explain import Attribution
 from promptguard.risk.weights import SignalWeight, shipped_weights
 from promptguard.runs.rendering import headline_rows
 from promptguard.runs.report import SCHEMA, read_report
-from promptguard.service.dashboard.actions import labels_html
 from promptguard.service.dashboard.quality import report_html, shares_of, signal_row
-from promptguard.service.dashboard.sessions import row_html
-from promptguard.service.dashboard.templates import marked, nats_text, risk_text, turns_in_words
+from promptguard.service.dashboard.sessions import LABELS, row_html
+from promptguard.service.dashboard.templates import (
+    marked,
+    nats_text,
+    render,
+    risk_text,
+    turns_in_words,
+)
 from promptguard.service.dashboard.transcript import (
     cards_of,
     counterfactual,
@@ -221,10 +226,10 @@ def test_labels_are_listed_newest_first_with_their_notes_escaped() -> None:
     """A label names verdict, author and note."""
     first = SessionLabel(verdict="attack", author="ana", timestamp=1.0, note="<hr>")
     second = SessionLabel(verdict="false_alarm", author="ben", timestamp=2.0)
-    shown = labels_html([first, second])
+    shown = render("session", "labels", [first, second], LABELS)
     assert shown.index("False alarm") < shown.index("True attack")
     assert "<hr>" not in shown
-    assert "Not labelled yet" in labels_html([])
+    assert "Not labelled yet" in render("session", "labels", [], LABELS)
 
 
 def test_signals_are_summed_over_risky_and_other_sessions() -> None:

@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qs, quote
 
 from itsdangerous import BadData, URLSafeSerializer
@@ -61,6 +62,15 @@ _SECURITY_HEADERS = {
 }
 
 
+class Visit(NamedTuple):
+    """What the cookie holds: the name and mark of a key, and an id that tells its visits apart."""
+
+    name: str = ""
+    mark: str = ""
+    expires_s: float = math.inf
+    id: str = ""
+
+
 class Access:
     """Signs visitors in. `keys` returns the keys in force and is called at each check."""
 
@@ -93,52 +103,46 @@ class Access:
         if principal is None or KeyScope.READ not in principal.scopes:
             return None
         mark = next(_mark(known) for known in self._keys() if known.name == principal.name)
-        # Tells visits of one key apart, so that signing out ends one and not all.
-        expires_s, visit = self._clock() + VISIT_S, secrets.token_hex(8)
-        return str(self._serializer.dumps([principal.name, mark, expires_s, visit]))
+        visit = Visit(principal.name, mark, self._clock() + VISIT_S, secrets.token_hex(8))
+        return str(self._serializer.dumps(visit))
 
     def sign_out(self, cookie: str | None) -> None:
         """Refuse the cookie from now on, even if someone kept a copy of it."""
         now = self._clock()
         # Those that have expired are refused anyway; so the list stays short.
         self._ended = {visit: end for visit, end in self._ended.items() if end > now}
-        if (content := self._content(cookie)) is not None:
-            _, _, expires_s, visit = content
-            self._ended[visit] = expires_s
+        if (visit := self._visit(cookie)) is not None:
+            self._ended[visit.id] = visit.expires_s
 
     def visitor(self, cookie: str | None) -> Visitor | None:
         """Return the visitor with this cookie; the local user where there are no keys."""
         if not self.needs_key:
-            return Visitor(access=self)
-        if (content := self._content(cookie)) is None:
+            return Visitor(access=self, visit=Visit())
+        if (visit := self._visit(cookie)) is None:
             return None
-        name, mark, expires_s, visit = content
-        visitor = Visitor(access=self, name=name, mark=mark, visit=visit, expires_s=expires_s)
+        visitor = Visitor(access=self, visit=visit)
         return visitor if visitor.may(KeyScope.READ) else None
 
-    def _content(self, cookie: str | None) -> tuple[str, str, float, str] | None:
-        """Return key name, mark, expiry and visit of a cookie that this process signed."""
+    def _visit(self, cookie: str | None) -> Visit | None:
+        """Return what a cookie holds that this process signed."""
         try:
-            name, mark, expires_s, visit = self._serializer.loads(cookie or "")
+            return Visit(*self._serializer.loads(cookie or ""))
         except (BadData, UnicodeError):
             # Any text may come as a cookie, also one that cannot be encoded.
             return None
-        return name, mark, expires_s, visit
 
-    def principal(
-        self, name: str, mark: str, visit: str, expires_s: float = math.inf
-    ) -> Principal | None:
+    def principal(self, visit: Visit) -> Principal | None:
         """Return the holder of a key that is still in force, in a visit that is not ended."""
         keys = self._keys()
         # A page left open sends no cookie again, so the time is looked at here.
-        if visit in self._ended or self._clock() >= expires_s:
+        if visit.id in self._ended or self._clock() >= visit.expires_s:
             return None
         if not keys:
             # A visit without a key does not go on once keys are configured, nor the other way
             # round.
-            return Principal() if not name else None
+            return None if visit.name else Principal()
         for known in keys:
-            if known.name == name and hmac.compare_digest(_mark(known), mark):
+            if known.name == visit.name and hmac.compare_digest(_mark(known), visit.mark):
                 scopes = frozenset(KeyScope(scope) for scope in known.scopes)
                 return Principal(name=known.name, tenant=known.tenant, scopes=scopes)
         return None
@@ -149,10 +153,12 @@ class Visitor:
     """Someone with an open page, perhaps for hours: rights are looked up at each action."""
 
     access: Access
-    name: str = ""
-    mark: str = ""
-    visit: str = ""
-    expires_s: float = math.inf
+    visit: Visit
+
+    @property
+    def name(self) -> str:
+        """The name of the visitor's key; empty for the local user."""
+        return self.visit.name
 
     def may(self, *scopes: KeyScope) -> bool:
         """Say whether the visitor has one of the scopes now."""
@@ -161,7 +167,7 @@ class Visitor:
     @property
     def principal(self) -> Principal:
         """The visitor as a caller; without any scope once the visit is over."""
-        known = self.access.principal(self.name, self.mark, self.visit, self.expires_s)
+        known = self.access.principal(self.visit)
         # An empty tenant has no sessions, whatever a page left open still asks for.
         return known or Principal(name=self.name, tenant="", scopes=frozenset())
 
@@ -306,6 +312,11 @@ async def sign_out(request: Request) -> Response:
 async def not_found(request: Request, _: Exception) -> Response:
     """Answer an address that is not a page of ours in the form of the site."""
     return error_page(request, "Page not found", "There is no page at this address.", 404)
+
+
+async def failed(request: Request, error: Exception) -> Response:
+    """Answer what cannot be read in the form of the site; monitors see it in the status."""
+    return error_page(request, "This page cannot be shown", str(error), 503)
 
 
 def error_page(request: Request, title: str, text: str, status: int) -> HTMLResponse:

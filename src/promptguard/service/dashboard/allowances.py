@@ -10,12 +10,10 @@ from nicegui.events import GenericEventArguments
 
 from promptguard.counts import counted
 from promptguard.decisions import Allowance, text_hash
-from promptguard.errors import PromptGuardError
-from promptguard.protocols import SessionKey, SessionLabel
+from promptguard.protocols import SessionKey
 from promptguard.service.auth import Scope
-from promptguard.service.dashboard.access import DashboardContext, Visitor
 from promptguard.service.dashboard.actions import put_label
-from promptguard.service.dashboard.components import Frame, Tag, panel, raw, session_url
+from promptguard.service.dashboard.components import Page, Tag, panel, raw, session_url, telling
 from promptguard.service.dashboard.templates import notice, render
 from promptguard.service.dashboard.transcript import Card
 from promptguard.stored_sessions import FALSE_ALARM
@@ -33,8 +31,7 @@ _SUBMIT = (
 class AllowForm:
     """On a session's page: label one flagged turn a false alarm and let its text pass."""
 
-    context: DashboardContext
-    visitor: Visitor
+    page: Page
     key: SessionKey
     area: Tag = field(init=False)
     form: ui.html = field(init=False)
@@ -60,46 +57,36 @@ class AllowForm:
 
     async def on_allow(self, event: GenericEventArguments) -> None:
         """Label the turn and let its text pass."""
-        turn, days, is_everywhere = _submitted(event.args)
-        card = next((card for card in self.cards if card.turn == turn), None)
         # A client can send anything; only what the form offers is taken.
-        if card is None or card.user is None or days not in DAYS:
+        if not isinstance(event.args, list) or len(event.args) != 3:
             return
-        now, author = self.context.clock(), self.visitor.name
-        if not self.visitor.may(Scope.ADMIN):
-            self.context.audit.record(
-                author, "allow", self.key.session_id, "insufficient_scope", tenant=self.key.tenant
-            )
+        turn, lasting, is_everywhere = event.args
+        card = next((card for card in self.cards if str(card.turn) == turn), None)
+        days = next((each for each in DAYS if str(each) == lasting), None)
+        if card is None or card.user is None or days is None:
+            return
+        page, context, session_id = self.page, self.page.context, self.key.session_id
+        if not page.may_change("allow", session_id, self.key.tenant):
             return
         allowance = Allowance(
             text_hash=text_hash(card.user),
-            expires=now + days * _DAY_S,
-            application="" if is_everywhere else key_name(self.key.session_id),
-            session_id=self.key.session_id,
-            turn=turn,
+            expires=context.clock() + days * _DAY_S,
+            application="" if is_everywhere is True else key_name(session_id),
+            session_id=session_id,
+            turn=card.turn,
         )
-        label = SessionLabel(
-            verdict=FALSE_ALARM, author=author or "local", timestamp=now, turn=turn
-        )
-        try:
-            await self.context.decisions.allow(author, self.key.tenant, allowance)
-            await put_label(self.context, self.visitor, self.key, label)
-        except PromptGuardError as error:
-            self.said.content = str(notice(str(error), "bad"))
-            return
-        self.said.content = str(
-            notice(f"The text of turn {turn} passes for {counted(days, 'day')}.")
-        )
+        with telling(self.said):
+            await context.decisions.allow(page.visitor.name, self.key.tenant, allowance)
+            await put_label(page, self.key, FALSE_ALARM, turn=card.turn)
+            told = f"The text of turn {card.turn} passes for {counted(days, 'day')}."
+            self.said.content = str(notice(told))
 
 
 @dataclass(slots=True, kw_only=True)
 class AllowancesPanel:
     """On the review page: what passes, until when, who said so."""
 
-    context: DashboardContext
-    visitor: Visitor
-    frame: Frame
-    base: str
+    page: Page
     listed: ui.html = field(init=False)
 
     def build(self) -> None:
@@ -111,44 +98,29 @@ class AllowancesPanel:
 
     def show(self) -> None:
         """List what is in force for the visitor's tenant."""
-        now, tenant = self.context.clock(), self.visitor.tenant
+        context, tenant = self.page.context, self.page.tenant
+        now, base = context.clock(), self.page.base
         rows = [
-            (each, session_url(self.base, each.allowance.session_id))
-            for each in self.context.controller.permissions.given
+            (each, session_url(base, each.allowance.session_id, each.allowance.turn))
+            for each in context.controller.permissions.given
             if each.tenant == tenant and each.allowance.expires > now
         ]
-        may_withdraw = self.visitor.may(Scope.ADMIN)
+        may_withdraw = self.page.visitor.may(Scope.ADMIN)
         self.listed.content = str(render("allowances", "listed", rows, may_withdraw))
 
     async def on_withdraw(self, event: GenericEventArguments) -> None:
         """Take one back."""
         if not isinstance(event.args, int):
             return
-        author, tenant = self.visitor.name, self.visitor.tenant
-        if not self.visitor.may(Scope.ADMIN):
-            target = f"allowance {event.args}"
-            self.context.audit.record(
-                author, "withdraw", target, "insufficient_scope", tenant=tenant
-            )
+        page, tenant = self.page, self.page.tenant
+        if not page.may_change("withdraw", f"allowance {event.args}", tenant):
             return
-        try:
-            await self.context.decisions.withdraw(author, tenant, event.args)
-        except PromptGuardError as error:
-            self.listed.content = str(notice(str(error), "bad"))
-            return
-        self.show()
-        self.frame.say("The allowance was withdrawn.")
+        with telling(self.listed):
+            await page.context.decisions.withdraw(page.visitor.name, tenant, event.args)
+            self.show()
+            page.say("The allowance was withdrawn.")
 
 
 def _is_offered(card: Card) -> bool:
     """Say whether an allowance can help: the text is known and no hard rule forbids it."""
     return bool(card.user) and card.verdict is not None and not card.verdict.is_hard
-
-
-def _submitted(args: object) -> tuple[int, int, bool]:
-    """Return turn, days and reach of a form; zeros where a client sends anything else."""
-    if isinstance(args, list) and len(args) == 3:
-        turn, days, is_everywhere = args
-        if str(turn).isdecimal() and str(days).isdecimal():
-            return int(turn), int(days), is_everywhere is True
-    return 0, 0, False

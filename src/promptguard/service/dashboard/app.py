@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse
 from starlette.routing import Mount
 
 from promptguard.controller import Controller
-from promptguard.errors import ConfigError
+from promptguard.errors import ConfigError, PromptGuardError
 from promptguard.model.artifact import bundled
 from promptguard.service.calls import Calls
 from promptguard.service.decisions import Decisions
@@ -88,7 +88,13 @@ def _register_pages(assets: Path) -> None:
     """Register every page with NiceGUI; calling it again changes nothing."""
     from nicegui import core, ui
 
-    from promptguard.service.dashboard.access import not_found, show_login, sign_in, sign_out
+    from promptguard.service.dashboard.access import (
+        failed,
+        not_found,
+        show_login,
+        sign_in,
+        sign_out,
+    )
     from promptguard.service.dashboard.export import export_session, export_sessions
     from promptguard.service.dashboard.overview import show_overview
     from promptguard.service.dashboard.playground import show_playground
@@ -98,15 +104,20 @@ def _register_pages(assets: Path) -> None:
     from promptguard.service.dashboard.sessions import show_sessions
 
     # Routes of an earlier service in this process would answer with that service's pages.
-    for path in ("/login", "/logout", "/assets", "/export/sessions", "/export/session"):
+    routes = (
+        ("/export/sessions", export_sessions, "GET"),
+        ("/export/session", export_session, "GET"),
+        ("/login", show_login, "GET"),
+        ("/login", sign_in, "POST"),
+        ("/logout", sign_out, "POST"),
+    )
+    for path in ("/assets", *(path for path, *_ in routes)):
         core.app.remove_route(path)
     core.app.add_exception_handler(404, not_found)
-    core.app.add_route("/export/sessions", export_sessions, methods=["GET"])
-    core.app.add_route("/export/session", export_session, methods=["GET"])
+    core.app.add_exception_handler(PromptGuardError, failed)
     core.app.add_static_files("/assets", assets)
-    core.app.add_route("/login", show_login, methods=["GET"])
-    core.app.add_route("/login", sign_in, methods=["POST"])
-    core.app.add_route("/logout", sign_out, methods=["POST"])
+    for path, answer, method in routes:
+        core.app.add_route(path, answer, methods=[method])
     for path, page in (
         ("/", show_overview),
         ("/sessions", show_sessions),

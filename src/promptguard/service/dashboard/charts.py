@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from promptguard.counts import counted
-from promptguard.runs.svg import element
+from promptguard.runs.svg import drawing, element
 from promptguard.service.dashboard.templates import nats_text, render
 from promptguard.state import ModeEntry
 from promptguard.verdict import Action, Mode
@@ -54,7 +54,7 @@ def sparkline(risks: Sequence[float], mode: Mode, *, width: int = 120, height: i
     title = "No turns yet"
     if risks:
         title = f"Risk of {counted(len(risks), 'recent turn')}, now {risks[-1]:.2f}"
-    parts = [element("title", title)]
+    parts: list[Markup] = []
     if risks:
         step = (width - 8) / max(1, len(risks) - 1)
         spots = [(4 + i * step, height - 4 - _unit(r) * (height - 8)) for i, r in enumerate(risks)]
@@ -63,21 +63,12 @@ def sparkline(risks: Sequence[float], mode: Mode, *, width: int = 120, height: i
             spots = [(4, spots[0][1]), (width - 4, spots[0][1])]
         line, (x, y) = _path(spots), spots[-1]
         area = f"{line} L {x:.1f} {height - 1} L {spots[0][0]:.1f} {height - 1} Z"
-        parts += [
+        parts = [
             element("path", class_="area", d=area),
             element("path", class_="line", d=line),
             element("circle", class_="dot", cx=x, cy=y, r=2.6),
         ]
-    return element(
-        "svg",
-        *parts,
-        class_=f"spark m{int(mode)}",
-        viewBox=f"0 0 {width} {height}",
-        width=width,
-        height=height,
-        role="img",
-        aria_label=title,
-    )
+    return drawing(title, parts, width=width, height=height, class_=f"spark m{int(mode)}")
 
 
 def trajectory(
@@ -93,11 +84,10 @@ def trajectory(
     `starts` are the risks at which the modes above SAFE begin, `entered` where each was first
     reached, `other` the same turns judged under another configuration.
     """
-    last = max((point.turn for point in (*points, *other)), default=1)
-    first = min((point.turn for point in (*points, *other)), default=1)
+    turns = [point.turn for point in (*points, *other)] or [1]
+    first, last = min(turns), max(turns)
     frame = _Frame(first=first, last=max(last, first + 1), right=width - _RIGHT)
-    title = _in_words(points, entered)
-    parts = [element("title", title), *_bands(starts, frame), *_axis(frame)]
+    parts = [*_bands(starts, frame), *_axis(frame)]
     parts += _flags([entry for entry in entered if first <= entry.turn <= last], frame)
     if other:
         parts.append(_line(other, frame, "other"))
@@ -107,37 +97,30 @@ def trajectory(
             parts.append(_line(memory, frame, "memory"))
         parts.append(_line(points, frame, "ours"))
         parts += [_dot(point, frame) for point in _drawn(points)]
-    return element(
-        "svg",
-        *parts,
-        class_="trajectory",
-        viewBox=f"0 0 {width} {HEIGHT}",
-        role="img",
-        aria_label=title,
-    )
+    title = _in_words(points, entered)
+    return drawing(title, parts, width=width, height=HEIGHT, is_scaled=True, class_="trajectory")
 
 
 def evidence_bars(bars: Sequence[Bar], *, title: str, width: int = 350) -> Markup:
     """Draw evidence in nats around zero: to the right for an attack, to the left against it."""
     if not bars:
         return render("parts", "quiet", "No evidence either way.")
-    most, least = max(bar.nats for bar in bars), min(bar.nats for bar in bars)
-    right, left = max(0.0, most), max(0.0, -least)
+    right = max(0.0, *(bar.nats for bar in bars))
+    left = max(0.0, *(-bar.nats for bar in bars))
     room = width - _BAR_LABEL - _BAR_VALUE * ((right > 0) + (left > 0))
     unit = room / max(_LEAST_SCALE, left + right)
     zero = _BAR_LABEL + (_BAR_VALUE + left * unit if left else 0.0)
     height = _BAR_ROW * len(bars) + 4
     label = f"{title}: " + ", ".join(f"{bar.name} {bar.nats:+.2f}" for bar in bars)
-    return element(
-        "svg",
-        element("title", label),
-        element("line", class_="zero", x1=zero, x2=zero, y1=0, y2=height),
-        *(_bar(bar, 2 + at * _BAR_ROW, zero, unit * bar.nats) for at, bar in enumerate(bars)),
+    drawn = [_bar(bar, 2 + at * _BAR_ROW, zero, unit * bar.nats) for at, bar in enumerate(bars)]
+    return drawing(
+        label,
+        [element("line", class_="zero", x1=zero, x2=zero, y1=0, y2=height), *drawn],
+        width=width,
+        height=height,
+        is_scaled=True,
         class_="bars",
-        viewBox=f"0 0 {width} {height}",
         style=f"max-width:{width * 1.1:.0f}px",
-        role="img",
-        aria_label=label,
     )
 
 
@@ -232,14 +215,11 @@ def _dot(point: Point, frame: _Frame) -> Markup:
     title = f"Turn {point.turn}: risk {point.risk:.2f}, {point.mode.name}, {point.action.value}"
     if point.accumulated is not None:
         title += f", accumulated {point.accumulated:.2f}"
-    if point.action is Action.BLOCK:
+    is_blocked = point.action is Action.BLOCK
+    shapes = [element("circle", cx=x, cy=y, r=6.5 if is_blocked else 4.2)]
+    if is_blocked:
         cross = f"M {x - 2.6:.1f} {y - 2.6:.1f} l 5.2 5.2 m 0 -5.2 l -5.2 5.2"
-        shapes = [
-            element("circle", cx=x, cy=y, r=6.5),
-            element("path", class_="cross", d=cross),
-        ]
-    else:
-        shapes = [element("circle", cx=x, cy=y, r=4.2)]
+        shapes.append(element("path", class_="cross", d=cross))
     return element("g", element("title", title), *shapes, class_=f"dot m{int(point.mode)}")
 
 

@@ -6,8 +6,9 @@ Native controls are labelled, usable by keyboard and readable aloud without work
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -20,7 +21,7 @@ from starlette.requests import Request
 
 from promptguard import __version__
 from promptguard.errors import PromptGuardError
-from promptguard.protocols import SessionKey
+from promptguard.protocols import SessionKey, SessionStore
 from promptguard.service.auth import Scope
 from promptguard.service.dashboard.access import (
     PATH,
@@ -30,7 +31,8 @@ from promptguard.service.dashboard.access import (
     context_of,
     visitor_of,
 )
-from promptguard.service.dashboard.templates import render
+from promptguard.service.dashboard.templates import notice, render
+from promptguard.service.lanes import Lane
 from promptguard.service.manual import the_manual
 
 PAGES = (
@@ -42,10 +44,9 @@ PAGES = (
 )
 RETRY_S = 5.0
 _NOTHING = Markup()
-OnValue = Callable[[str], Awaitable[None] | None]
-OnClick = Callable[[], Awaitable[None] | None]
+OnValue = Callable[[str], Awaitable[None]]
+OnClick = Callable[[], Awaitable[None]]
 OnChange = Callable[[SessionKey | None], Awaitable[None]]
-OnLive = Callable[[bool], None]
 Options = Sequence[tuple[str, str]]
 
 
@@ -61,14 +62,6 @@ class Tag(TextElement):
             # `for` is a word of Python, so an attribute may be given with an underscore before it.
             self._props[key.strip("_").replace("_", "-")] = value
 
-    def set_attribute(self, name: str, value: str | None) -> None:
-        """Set an attribute, or remove it."""
-        if value is None:
-            self._props.pop(name, None)
-        else:
-            self._props[name] = value
-        self.update()
-
 
 def raw(content: Markup = _NOTHING, *, tag: str = "div", classes: str = "") -> ui.html:
     """Place HTML that our templates wrote."""
@@ -76,46 +69,84 @@ def raw(content: Markup = _NOTHING, *, tag: str = "div", classes: str = "") -> u
     return ui.html(str(content), sanitize=False, tag=tag).classes(classes)
 
 
-def button(text: str, on_click: OnClick, *, classes: str = "", **attributes: str) -> Tag:
-    """Place a button."""
+@contextmanager
+def telling(place: ui.html) -> Iterator[None]:
+    """Say in `place` why the block failed, where it does."""
+    try:
+        yield
+    except PromptGuardError as error:
+        place.content = str(notice(str(error), "bad"))
+
+
+def button(
+    text: str, on_click: OnClick, *, classes: str = "", confirm: str = "", **attributes: str
+) -> Tag:
+    """Place a button; with `confirm`, the browser asks that first."""
     made = Tag("button", text, classes=f"button {classes}", type="button", **attributes)
-    made.on("click", lambda _: on_click(), js_handler="() => emit(null)")
+    condition = f"if (confirm({json.dumps(confirm)})) " if confirm else ""
+    made.on("click", lambda _: on_click(), js_handler=f"() => {{ {condition}emit(null); }}")
     return made
 
 
 def choice(
     name: str, label: str, options: Options, on_value: OnValue, *, is_label_shown: bool = True
-) -> Tag:
+) -> None:
     """Place a drop-down of (value, wording) pairs; a value not among them is ignored."""
-    known = {value for value, _ in options}
-    Tag("label", label, classes="" if is_label_shown else "sr-only", _for=name)
+    known = [value for value, _ in options]
 
-    def chosen(event: GenericEventArguments) -> Awaitable[None] | None:
-        value = _text(event)
+    async def chosen(event: GenericEventArguments) -> None:
         # A client can send anything.
-        return on_value(value) if value in known else None
+        if event.args in known:
+            await on_value(event.args)
 
+    Tag("label", label, classes="" if is_label_shown else "sr-only", _for=name)
     with Tag("select", id=name) as field:
         for value, wording in options:
             Tag("option", wording, value=value)
     field.on("change", chosen, js_handler="(e) => emit(e.target.value)")
-    return field
 
 
-def panel(title: str, *, classes: str = "", level: int = 2) -> Element:
+def panel(title: str, *, classes: str = "") -> Element:
     """Open a titled section; what is placed within `with` is inside it."""
     section = Tag("section", classes=f"panel {classes}")
     with section:
-        Tag(f"h{level}", title)
+        Tag("h2", title)
     return section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """The parts of a page's frame that change while the page is open."""
+class Page:
+    """An open page: who looks at what, and the parts of its frame that change meanwhile."""
 
+    context: DashboardContext
+    visitor: Visitor
+    base: str = ""
     live: Tag
     spoken: Tag
+
+    @property
+    def store(self) -> SessionStore:
+        """Where the sessions are."""
+        return self.context.controller.store
+
+    @property
+    def tenant(self) -> str:
+        """The tenant whose sessions are shown; none once the visit is over."""
+        return self.visitor.tenant
+
+    def may_change(self, action: str, target: str, tenant: str) -> bool:
+        """Say whether the visitor may do what changes something; record it where not."""
+        # Looked up at each action: hiding a button does not stop a client from sending its event.
+        if self.visitor.may(Scope.ADMIN):
+            return True
+        self.context.audit.record(
+            self.visitor.name, action, target, "insufficient_scope", tenant=tenant
+        )
+        return False
+
+    def call(self, lane: Lane) -> AbstractAsyncContextManager[None]:
+        """Begin a computation of the visitor's, under the limits of the others of its lane."""
+        return self.context.calls.begin(self.visitor.principal, lane)
 
     def show_live(self, is_live: bool) -> None:
         """Show whether the page follows the store."""
@@ -129,12 +160,12 @@ class Frame:
 
 
 @contextmanager
-def page_frame(request: Request, path: str, title: str) -> Iterator[Frame]:
+def page_frame(request: Request, path: str, title: str) -> Iterator[Page]:
     """Open a page; what is placed within `with` is its main part.
 
     Where the store or a judge fails while it is placed, the page says so.
     """
-    base = base_of(request)
+    context, visitor, base = context_of(request), visitor_of(request), base_of(request)
     ui.add_head_html(str(render("frame", "head", base, __version__)))
     ui.page_title(f"{title} · promptguard")
     client = ui.context.client
@@ -145,13 +176,13 @@ def page_frame(request: Request, path: str, title: str) -> Iterator[Frame]:
             raw(render("frame", "nav", base, PAGES, path), tag="nav").props('aria-label="Pages"')
             with Tag("div", classes="side-end"):
                 live = Tag("span", classes="live", role="status")
-                config = context_of(request).controller.config
+                config = context.controller.config
                 Tag("span", f"{config.mode} · {config.preset}", classes="quiet standing")
                 has_manual = the_manual() is not None
                 raw(render("frame", "documents", base.removesuffix(PATH), has_manual))
                 raw(render("frame", "theme_switch"))
-                if name := visitor_of(request).name:
-                    raw(render("frame", "sign_out", base, name))
+                if visitor.name:
+                    raw(render("frame", "sign_out", base, visitor.name))
     side.move(client.layout, 0)
     skip.move(client.layout, 0)
     live.set_visibility(False)
@@ -159,32 +190,29 @@ def page_frame(request: Request, path: str, title: str) -> Iterator[Frame]:
     with Tag("div", classes="content"):
         spoken = Tag("p", classes="sr-only", aria_live="polite")
         try:
-            yield Frame(live=live, spoken=spoken)
+            yield Page(context=context, visitor=visitor, base=base, live=live, spoken=spoken)
         except PromptGuardError as error:
             # Monitors see the failure in the status, visitors in the text.
             client.status_code = 503
             raw(render("frame", "failed", str(error), request.url.path))
 
 
-def follow(
-    context: DashboardContext, visitor: Visitor, on_change: OnChange, on_live: OnLive
-) -> None:
+def follow(page: Page, on_change: OnChange) -> None:
     """Call `on_change` for each saved session of the visitor's tenant until the page is closed.
 
     What is saved after this call is not missed, so call it before the page reads the store; after
-    an interruption `on_change` gets None, for any session may have changed. `on_live` is called
-    with whether changes can be followed.
+    an interruption `on_change` gets None, for any session may have changed. The page shows
+    whether changes can be followed.
     """
-    store = context.controller.store
-    changes = store.changes()
+    changes, visitor = page.store.changes(), page.visitor
 
     async def pass_on(source: AsyncIterator[SessionKey]) -> None:
         async for key in source:
             # A key may have been removed while the page was open.
             if not visitor.may(Scope.READ):
                 return
-            if key.tenant == visitor.tenant:
-                on_live(True)
+            if key.tenant == page.tenant:
+                page.show_live(True)
                 await on_change(key)
 
     async def listen() -> None:
@@ -193,16 +221,17 @@ def follow(
             try:
                 if has_gap:
                     await on_change(None)
+                    page.show_live(True)
                 await pass_on(source)
                 is_over = True
             except PromptGuardError:
-                on_live(False)
+                page.show_live(False)
                 await asyncio.sleep(RETRY_S)
-                source, has_gap = store.changes(), True
+                source, has_gap = page.store.changes(), True
         # The visit is over, and nothing new will be shown.
-        on_live(False)
+        page.show_live(False)
 
-    on_live(True)
+    page.show_live(True)
     task = background_tasks.create(listen(), name="follow the store")
     ui.context.client.on_delete(lambda: task.cancel())
 
@@ -239,9 +268,10 @@ class PageWork:
             self.end(name)
 
 
-def session_url(base: str, session_id: str) -> str:
-    """Return the address of a session's page."""
-    return f"{base}/session?id={quote(session_id, safe='')}"
+def session_url(base: str, session_id: str, turn: int | None = None) -> str:
+    """Return the address of a session's page, or of one of its turns there."""
+    place = "" if turn is None else f"#turn-{turn}"
+    return f"{base}/session?id={quote(session_id, safe='')}{place}"
 
 
 def _main_of(client: Client) -> Element:
@@ -249,7 +279,3 @@ def _main_of(client: Client) -> Element:
     slot = client.content.parent_slot
     assert slot is not None
     return slot.parent
-
-
-def _text(event: GenericEventArguments) -> str:
-    return event.args if isinstance(event.args, str) else ""

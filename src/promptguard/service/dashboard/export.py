@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 
 from starlette.requests import Request
@@ -18,24 +18,19 @@ from promptguard.service.dashboard.access import context_of, error_page, visitor
 from promptguard.service.dashboard.filters import ListFilter, moment_of
 from promptguard.service.dashboard.overview import demo_filter
 from promptguard.service.lanes import computed_over
-from promptguard.state import TranscriptEntry
+from promptguard.state import SessionState, TranscriptEntry
 
 _ROWS = 500
-COLUMNS = (
-    "session_id", "updated", "mode", "accumulated_risk", "peak_risk", "turns", "blocked", "label",
-    "is_demo", "worst_turn", "action", "turn_risk", "signal", "reason", "tags", "language", "text",
-)  # fmt: skip
 # A spreadsheet would run a cell that begins like this.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 async def export_sessions(request: Request) -> Response:
     """Answer with all sessions that fit the address, as `format` says."""
-    context, visitor = context_of(request), visitor_of(request)
+    store, tenant = context_of(request).controller.store, visitor_of(request).tenant
     wanted = replace(ListFilter.from_params(request.query_params), page=1)
-    is_demo, _ = await demo_filter(context, visitor, wanted.demo)
-    query = wanted.query(visitor.tenant, is_demo=is_demo, limit=_ROWS)
-    rows = _rows(context.controller.store, query)
+    is_demo, _ = await demo_filter(store, tenant, wanted.demo)
+    rows = _rows(store, wanted.query(tenant, is_demo=is_demo, limit=_ROWS))
     if request.query_params.get("format") == "jsonl":
         return _file(_json_lines(rows), "sessions.jsonl", "application/x-ndjson")
     return _file(_csv(rows), "sessions.csv", "text/csv; charset=utf-8")
@@ -58,22 +53,19 @@ async def export_session(request: Request) -> Response:
 
 def _messages(session_id: str, entries: Sequence[TranscriptEntry]) -> str:
     """Return messages one per line, with their verdicts."""
-    lines = (
-        json.dumps(
-            {
-                "session_id": session_id,
-                "turn": entry.turn,
-                "role": entry.role.value,
-                "content": entry.content,
-                "timestamp": entry.timestamp,
-                "verdict": json.loads(entry.verdict) if entry.verdict else None,
-            },
-            # Half a surrogate pair can be escaped but not encoded.
-            ensure_ascii=True,
-        )
+    messages = (
+        {
+            "session_id": session_id,
+            "turn": entry.turn,
+            "role": entry.role.value,
+            "content": entry.content,
+            "timestamp": entry.timestamp,
+            "verdict": json.loads(entry.verdict) if entry.verdict else None,
+        }
         for entry in entries
     )
-    return "".join(f"{line}\n" for line in lines)
+    # Half a surrogate pair can be escaped but not encoded.
+    return "".join(json.dumps(message, ensure_ascii=True) + "\n" for message in messages)
 
 
 def values_of(row: SessionRow) -> dict[str, str | int | float | bool]:
@@ -109,10 +101,10 @@ async def _rows(store: SessionStore, query: SessionQuery) -> AsyncIterator[Sessi
 
 
 async def _csv(rows: AsyncIterator[SessionRow]) -> AsyncIterator[bytes]:
-    yield _csv_line(list(COLUMNS))
+    # The names stand in the first line, also where there is no session.
+    yield _csv_line(values_of(SessionRow(state=SessionState(session_id=""))))
     async for row in rows:
-        values = values_of(row)
-        yield _csv_line([_cell(values[column]) for column in COLUMNS])
+        yield _csv_line(_cell(value) for value in values_of(row).values())
 
 
 async def _json_lines(rows: AsyncIterator[SessionRow]) -> AsyncIterator[bytes]:
@@ -121,12 +113,11 @@ async def _json_lines(rows: AsyncIterator[SessionRow]) -> AsyncIterator[bytes]:
 
 
 def _cell(value: object) -> str:
-    text = str(value)
-    is_formula = isinstance(value, str) and text.startswith(_FORMULA)
-    return "'" + text if is_formula else text
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA)
+    return f"'{value}" if is_formula else str(value)
 
 
-def _csv_line(cells: list[str]) -> bytes:
+def _csv_line(cells: Iterable[str]) -> bytes:
     buffer = io.StringIO()
     csv.writer(buffer).writerow(cells)
     return buffer.getvalue().encode("utf-8", "replace")

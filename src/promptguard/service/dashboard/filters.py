@@ -62,11 +62,12 @@ class ListFilter:
             for each in fields(cls)
             if each.name != "page"
         }
-        texts["mode"] = texts["mode"] if texts["mode"] in Mode.__members__ else ""
         for name, choices in _CHOICES.items():
-            texts[name] = texts[name] if texts[name] in choices else ""
+            if texts[name] not in choices:
+                texts[name] = ""
         for name in ("since", "until"):
-            texts[name] = texts[name] if second_of(texts[name]) is not None else ""
+            if second_of(texts[name]) is None:
+                texts[name] = ""
         number = params.get("page", "1")
         # Any number of digits may stand in an address, and a store takes no such offset.
         page = int(number) if number.isdecimal() and len(number) < 7 else 1
@@ -124,6 +125,7 @@ class ListFilter:
 
 
 _CHOICES: dict[str, frozenset[str]] = {
+    "mode": frozenset(Mode.__members__),
     "action": frozenset(action.value for action in Action),
     "label": frozenset(label.value for label in LabelFilter),
     "demo": frozenset(demo.value for demo in Demo),

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup
 from starlette.requests import Request
 
-from promptguard.protocols import SessionQuery
+from promptguard.protocols import SessionQuery, SessionStore
 from promptguard.queries import Bucket, Count, Overview, OverviewQuery, TurnFilter
-from promptguard.service.dashboard.access import (
-    DashboardContext,
-    Visitor,
-    base_of,
-    context_of,
-    visitor_of,
-)
 from promptguard.service.dashboard.components import Tag, page_frame, raw, session_url
 from promptguard.service.dashboard.filters import Demo, ListFilter, moment_of, second_of
 from promptguard.service.dashboard.templates import render
-from promptguard.service.dashboard.timeline import flagged_timeline, turns_timeline
+from promptguard.service.dashboard.timeline import ALL, timeline
 
 _HOUR_S, _DAY_S = 3600, 86_400
 RANGES = {
@@ -75,15 +69,12 @@ class Range:
         )
 
 
-async def demo_filter(
-    context: DashboardContext, visitor: Visitor, demo: str
-) -> tuple[bool | None, int]:
+async def demo_filter(store: SessionStore, tenant: str, demo: str) -> tuple[bool | None, int]:
     """Return the filter that a choice means, and how many bundled conversations it hides."""
-    store = context.controller.store
 
     async def total(is_demo: bool) -> int:
         turns = TurnFilter(is_demo=is_demo)
-        return (await store.page(SessionQuery(tenant=visitor.tenant, turns=turns, limit=1))).total
+        return (await store.page(SessionQuery(tenant=tenant, turns=turns, limit=1))).total
 
     if demo in (Demo.SHOW, Demo.ONLY):
         return (None if demo == Demo.SHOW else True), 0
@@ -95,16 +86,14 @@ async def demo_filter(
 
 async def show_overview(request: Request) -> None:
     """Build the page."""
-    context, visitor, base = context_of(request), visitor_of(request), base_of(request)
     params = request.query_params
     demo = ListFilter.from_params(params).demo
-    with page_frame(request, "/", "Overview"):
+    with page_frame(request, "/", "Overview") as page:
         Tag("h1", "Overview")
-        is_demo, hidden = await demo_filter(context, visitor, demo)
-        chosen = Range.from_params(params, context.clock())
-        query = chosen.query(visitor.tenant, is_demo=is_demo)
-        found = await context.controller.store.overview(query)
-        raw(overview_html(found, chosen, base, demo=demo, hidden=hidden))
+        is_demo, hidden = await demo_filter(page.store, page.tenant, demo)
+        chosen = Range.from_params(params, page.context.clock())
+        found = await page.store.overview(chosen.query(page.tenant, is_demo=is_demo))
+        raw(overview_html(found, chosen, page.base, demo=demo, hidden=hidden))
 
 
 def overview_html(
@@ -113,8 +102,7 @@ def overview_html(
     """Return range picker, numbers, charts and top lists; everything leads to its sessions."""
     listed = ListFilter(since=moment_of(chosen.since), until=moment_of(chosen.until), demo=demo)
 
-    def sessions(**narrowed: object) -> str:
-        return listed.url(base, **narrowed)
+    sessions = partial(listed.url, base)
 
     def of_bucket(bucket: Bucket) -> str:
         # The first and the last stretch may reach beyond the range.
@@ -129,8 +117,8 @@ def overview_html(
         ("Steered", total.steered, sessions(action="steer"), ""),
     )
     charts = (
-        flagged_timeline(found.buckets, chosen.bucket_s, of_bucket),
-        turns_timeline(found.buckets, chosen.bucket_s, of_bucket),
+        timeline(found.buckets, chosen.bucket_s, of_bucket),
+        timeline(found.buckets, chosen.bucket_s, of_bucket, ALL, height=120),
     )
     ranges = [(name, wording) for name, (wording, _) in RANGES.items()]
     return render(
@@ -140,10 +128,8 @@ def overview_html(
 
 
 def _lists(
-    found: Overview, base: str, sessions: object
+    found: Overview, base: str, sessions: Callable[..., str]
 ) -> list[tuple[str, str, list[tuple[str, Count, str]]]]:
-    assert callable(sessions)
-
     def linked(counts: tuple[Count, ...], field: str) -> list[tuple[str, Count, str]]:
         return [(each.name, each, sessions(**{field: each.name})) for each in counts]
 

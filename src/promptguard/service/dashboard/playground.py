@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,16 +17,9 @@ from promptguard.protocols import SessionKey
 from promptguard.risk.explain import attribute
 from promptguard.scenarios import Scenario, shipped_scenarios
 from promptguard.service.auth import Scope
-from promptguard.service.dashboard.access import (
-    DashboardContext,
-    Visitor,
-    base_of,
-    context_of,
-    visitor_of,
-)
 from promptguard.service.dashboard.charts import Bar, Point, evidence_bars, trajectory
 from promptguard.service.dashboard.components import (
-    Frame,
+    Page,
     PageWork,
     Tag,
     button,
@@ -36,14 +28,10 @@ from promptguard.service.dashboard.components import (
     panel,
     raw,
     session_url,
+    telling,
 )
 from promptguard.service.dashboard.templates import notice, render
-from promptguard.service.dashboard.transcript import (
-    alone_html,
-    bars_of,
-    counterfactual,
-    point_of,
-)
+from promptguard.service.dashboard.transcript import bars_of, counterfactual, point_of
 from promptguard.service.lanes import LONG_BODY_BYTES, Lane
 from promptguard.service.sessions import Owner
 from promptguard.service.verdicts import explanation_view, is_judged
@@ -51,7 +39,7 @@ from promptguard.state import SessionState
 from promptguard.turns.input import Content, TurnInput
 from promptguard.turns.result import TurnResult
 from promptguard.turns.sentence import verdict_sentence
-from promptguard.verdict import Span, Verdict
+from promptguard.verdict import Verdict
 
 EXAMPLES = (
     ("A question", "How do I change the oil of my car?"),
@@ -71,23 +59,15 @@ _ENTER = (
 
 async def show_playground(request: Request) -> None:
     """Build the page."""
-    with page_frame(request, "/playground", "Playground") as frame:
-        Playground(
-            context=context_of(request),
-            visitor=visitor_of(request),
-            frame=frame,
-            base=base_of(request),
-        ).build()
+    with page_frame(request, "/playground", "Playground") as page:
+        Playground(page=page).build()
 
 
 @dataclass(slots=True, kw_only=True)
 class Playground:
     """One conversation that is being tried out."""
 
-    context: DashboardContext
-    visitor: Visitor
-    frame: Frame
-    base: str
+    page: Page
     key: SessionKey = field(init=False)
     scenario: Scenario | None = None
     place: int = 0
@@ -107,7 +87,7 @@ class Playground:
     def build(self) -> None:
         """Place everything."""
         Tag("h1", "Playground")
-        if not self.visitor.may(Scope.GUARD):
+        if not self.page.visitor.may(Scope.GUARD):
             raw(notice("Trying the guard out needs a key with the scope guard."))
             return
         with Tag("div", classes="toolbar"):
@@ -165,14 +145,14 @@ class Playground:
 
     def _place_scenarios(self) -> None:
         Tag("label", "Bundled conversation", _for="scenario")
-        with Tag("select", id="scenario") as field_:
+        with Tag("select", id="scenario") as chosen:
             Tag("option", "None: write your own", value="")
             for kind, name in (("attack", "Attacks"), ("ordinary", "Ordinary conversations")):
                 with Tag("optgroup", label=name):
                     for each in shipped_scenarios():
                         if each.kind == kind:
                             Tag("option", f"{each.title} ({each.lang})", value=each.id)
-        field_.on(
+        chosen.on(
             "change",
             lambda event: self.on_scenario(str(event.args)),
             js_handler="(e) => emit(e.target.value)",
@@ -181,15 +161,15 @@ class Playground:
     def _place_composer(self) -> None:
         with Tag("form", classes="composer") as form:
             Tag("label", "Your message", classes="sr-only", _for="message")
-            box = Tag("textarea", id="message", name="message", rows="2")
-            box.set_attribute("placeholder", "Write a message. Enter sends, Shift+Enter breaks.")
+            hint = "Write a message. Enter sends, Shift+Enter breaks."
+            box = Tag("textarea", id="message", name="message", rows="2", placeholder=hint)
             box.on("keydown", js_handler=_ENTER)
             Tag("button", "Send", classes="button primary", type="submit")
         form.on("submit", self.on_message, js_handler=_SUBMIT)
         with Tag("div", classes="row examples"):
             for name, text in EXAMPLES:
                 button(name, partial(self.on_example, text), classes="small", title=text)
-        model = self.context.controller.config.model
+        model = self.page.context.controller.config.model
         with Tag("div", classes="answerer"):
             if model is None:
                 Tag("span", "No model is configured: turns are judged, not answered.")
@@ -199,8 +179,9 @@ class Playground:
 
     def _begin(self, scenario: Scenario | None) -> None:
         # Bound to the visitor's key as its other sessions are, so that filters by key find it.
-        name = Owner(principal=self.visitor.principal).bound(f"playground-{secrets.token_hex(4)}")
-        self.key = SessionKey(session_id=name, tenant=self.visitor.tenant)
+        principal = self.page.visitor.principal
+        name = Owner(principal=principal).bound(f"playground-{secrets.token_hex(4)}")
+        self.key = SessionKey(session_id=name, tenant=principal.tenant)
         self.scenario, self.place = scenario, 0
         self.is_playing = self.was_blocked = False
         self.points.clear()
@@ -212,7 +193,9 @@ class Playground:
         scenario = self.scenario
         has_more = scenario is not None and self.place < len(scenario.turns)
         for each in (self.next_button, self.play_button):
-            each.set_attribute("disabled", None if has_more or self.is_playing else "")
+            each.props(remove="disabled")
+            if not has_more and not self.is_playing:
+                each.props("disabled")
         self.play_button.text = "Stop" if self.is_playing else "Play all"
         story = "" if scenario is None else render("playground", "story", scenario, self.place)
         self.story.content = str(story)
@@ -232,7 +215,7 @@ class Playground:
         # A new conversation may be begun at any time; what belongs to this one is not shown there.
         key = self.key
         async with self.turn_taken:
-            if self.key != key or not self.visitor.may(Scope.GUARD):
+            if self.key != key or not self.page.visitor.may(Scope.GUARD):
                 return False
             with self.log:
                 said = raw(_message("user", "You", text, tools), classes="said")
@@ -241,7 +224,7 @@ class Playground:
             try:
                 # As with requests: a long text is computed aside.
                 lane = Lane.LONG if len(text) > LONG_BODY_BYTES else Lane.SHORT
-                async with self.context.calls.begin(self.visitor.principal, lane):
+                async with self.page.call(lane):
                     if self.answers and reply is None and not tools:
                         result = await self._answered(key, text)
                     else:
@@ -266,7 +249,7 @@ class Playground:
     async def _judged(
         self, key: SessionKey, text: str, tools: tuple[str, ...], reply: str | None
     ) -> TurnResult:
-        controller = self.context.controller
+        controller = self.page.context.controller
         turn = TurnInput(
             text=text,
             contents=tuple(Content(text=tool) for tool in tools),
@@ -283,9 +266,11 @@ class Playground:
     async def _answered(self, key: SessionKey, text: str) -> TurnResult:
         shown = self._reply("…", is_blocked=False)
         pieces: list[str] = []
-        stream = self.context.controller.stream_turn(key.session_id, text, tenant=key.tenant)
-        async for item in stream:
+        controller = self.page.context.controller
+        async for item in controller.stream_turn(key.session_id, text, tenant=key.tenant):
             if isinstance(item, TurnResult):
+                if item.is_blocked:
+                    shown.content = str(_message("assistant", "Guard", item.reply or ""))
                 return item
             pieces.append(item)
             shown.content = str(_message("assistant", "Assistant", "".join(pieces)))
@@ -297,21 +282,19 @@ class Playground:
             return raw(_message("assistant", who, text), classes="said")
 
     async def _explain(self, key: SessionKey) -> None:
-        try:
-            async with self.context.calls.begin(self.visitor.principal, Lane.HEAVY):
-                explained = await self.context.controller.explain(key.session_id, tenant=key.tenant)
-        except PromptGuardError as error:
-            if self.key == key:
-                with self.log:
-                    raw(notice(str(error), "bad"))
-            return
-        if self.key != key:
-            return
-        explanation = explanation_view(key.session_id, explained)
-        self.frame.say(f"Turn {explanation.verdict.turn} was blocked.")
-        why, alone = counterfactual(explanation), alone_html(explanation)
+        controller = self.page.context.controller
         with self.log:
-            raw(render("playground", "blocked", why, alone, session_url(self.base, key.session_id)))
+            shown = raw()
+        with telling(shown):
+            async with self.page.call(Lane.HEAVY):
+                explained = await controller.explain(key.session_id, tenant=key.tenant)
+            explanation = explanation_view(key.session_id, explained)
+            told = counterfactual(explanation)
+            alone = render("session", "alone", explanation.verdict.turn, explanation.alone)
+            url = session_url(self.page.base, key.session_id)
+            shown.content = str(render("playground", "blocked", told, alone, url))
+            if self.key == key:
+                self.page.say(f"Turn {explanation.verdict.turn} was blocked.")
 
     def _take(self, result: TurnResult) -> None:
         if is_judged(result.verdict):
@@ -320,7 +303,7 @@ class Playground:
 
     def _evidence_html(self, state: SessionState, verdict: Verdict) -> Markup:
         """Return risk and mode, the trajectory, and the evidence of the turn and in all."""
-        judge = self.context.controller.judge
+        judge = self.page.context.controller.judge
         starts = judge.weights.modes.starts()
         by_signal = attribute(state.ledger, judge.weights.memory).by_signal
         whole = [Bar(name=name, nats=nats) for name, nats in sorted(by_signal, key=lambda s: -s[1])]
@@ -332,7 +315,7 @@ class Playground:
             trajectory(self.points, starts, state.entered, width=520),
             evidence_bars(added, title="Evidence of this turn in nats"),
             evidence_bars(whole, title="Evidence in all in nats"),
-            session_url(self.base, self.key.session_id),
+            session_url(self.page.base, self.key.session_id),
         )
 
     def _scroll(self) -> None:
@@ -342,10 +325,7 @@ class Playground:
         )
 
 
-def _message(
-    kind: str, who: str, text: str, tools: Sequence[str] = (), spans: Sequence[Span] = ()
-) -> Markup:
-    return render("playground", "message", kind, who, text, tools, spans)
+_message = partial(render, "playground", "message")
 
 
 def _verdict_line(result: TurnResult, text: str) -> Markup:

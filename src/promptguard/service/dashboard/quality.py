@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from promptguard.protocols import SessionQuery
 from promptguard.risk.weights import Weights
 from promptguard.runs.rendering import headline_rows
 from promptguard.runs.report import Report, read_report
-from promptguard.service.dashboard.access import context_of, visitor_of
 from promptguard.service.dashboard.charts import Bar, evidence_bars
 from promptguard.service.dashboard.components import Tag, page_frame, panel, raw
 from promptguard.service.dashboard.templates import notice, render
@@ -51,20 +50,19 @@ class Share:
 
 async def show_quality(request: Request) -> None:
     """Build the page."""
-    context, visitor = context_of(request), visitor_of(request)
-    judge = context.controller.judge
-    with page_frame(request, "/quality", "Quality"):
+    with page_frame(request, "/quality", "Quality") as page:
+        judge = page.context.controller.judge
         Tag("h1", "Quality")
         with panel("Latest validation", classes="wide"):
             # A report lists its mistakes one by one and may be large.
-            raw(await asyncio.to_thread(latest_html, context.report()))
+            raw(await asyncio.to_thread(latest_html, page.context.report()))
         with panel("What each signal is for", classes="wide"):
             weights = judge.weights
             rows = [signal_row(name, signal, weights) for name, signal in judge.signals]
             raw(render("quality", "weights", weights.version, weights.fitted_on, rows))
         with panel("What each signal did here", classes="wide"):
-            query = SessionQuery(tenant=visitor.tenant, limit=_MAX_SESSIONS)
-            raw(shares_html(await context.controller.store.sessions(query)))
+            query = SessionQuery(tenant=page.tenant, limit=_MAX_SESSIONS)
+            raw(shares_html(await page.store.sessions(query)))
 
 
 def latest_html(path: Path) -> Markup:
@@ -96,32 +94,27 @@ def shares_html(states: Sequence[SessionState]) -> Markup:
 
 def shares_of(states: Sequence[SessionState]) -> tuple[Share, ...]:
     """Sum up the ledgers, the signal that weighs most in risky sessions first."""
-    sums: dict[str, list[tuple[bool, float]]] = defaultdict(list)
+    sums: dict[tuple[str, bool], float] = defaultdict(float)
+    notable: Counter[str] = Counter()
     for state in states:
         in_session: dict[str, float] = defaultdict(float)
-        for entry in state.ledger.entries:
-            for signal, nats in entry.signals:
-                in_session[signal] += nats
+        for signal, nats in (each for entry in state.ledger.entries for each in entry.signals):
+            in_session[signal] += nats
         for signal, nats in in_session.items():
-            sums[signal].append((state.mode >= _RISKY_FROM, nats))
+            sums[signal, state.mode >= _RISKY_FROM] += nats
+            notable[signal] += abs(nats) >= _NOTABLE_NATS
+    # Over all sessions of the kind: where a signal was silent it added nothing.
     risky = sum(state.mode >= _RISKY_FROM for state in states)
     shares = [
         Share(
             signal=signal,
-            sessions=sum(abs(nats) >= _NOTABLE_NATS for _, nats in values),
-            # Over all sessions of the kind: where a signal was silent it added nothing.
-            risky_nats=_mean([nats for is_risky, nats in values if is_risky], risky),
-            other_nats=_mean(
-                [nats for is_risky, nats in values if not is_risky], len(states) - risky
-            ),
+            sessions=sessions,
+            risky_nats=sums[signal, True] / max(1, risky),
+            other_nats=sums[signal, False] / max(1, len(states) - risky),
         )
-        for signal, values in sums.items()
+        for signal, sessions in notable.items()
     ]
     return tuple(sorted(shares, key=lambda share: -share.risky_nats))
-
-
-def _mean(values: Sequence[float], count: int) -> float:
-    return sum(values) / count if count else 0.0
 
 
 def signal_row(name: str, signal: object, weights: Weights) -> SignalRow:

@@ -9,20 +9,19 @@ from nicegui import ui
 from nicegui.events import GenericEventArguments
 from starlette.requests import Request
 
-from promptguard.errors import PromptGuardError
-from promptguard.protocols import SessionKey, SessionLabel
+from promptguard.protocols import SessionKey
 from promptguard.queries import LabelFilter, Precision, TurnFilter, TurnQuery, TurnRow
 from promptguard.service.auth import Scope
-from promptguard.service.dashboard.access import (
-    DashboardContext,
-    Visitor,
-    base_of,
-    context_of,
-    visitor_of,
-)
 from promptguard.service.dashboard.actions import put_label
 from promptguard.service.dashboard.allowances import AllowancesPanel
-from promptguard.service.dashboard.components import Frame, Tag, page_frame, raw, session_url
+from promptguard.service.dashboard.components import (
+    Page,
+    Tag,
+    page_frame,
+    raw,
+    session_url,
+    telling,
+)
 from promptguard.service.dashboard.overview import demo_filter
 from promptguard.service.dashboard.sessions import LABELS
 from promptguard.service.dashboard.templates import notice, render
@@ -37,25 +36,16 @@ _FEW_LABELS = 30
 
 async def show_review(request: Request) -> None:
     """Build the page."""
-    with page_frame(request, "/review", "Review") as frame:
+    with page_frame(request, "/review", "Review") as page:
         Tag("h1", "Review")
-        page = ReviewPage(
-            context=context_of(request),
-            visitor=visitor_of(request),
-            frame=frame,
-            base=base_of(request),
-        )
-        await page.build()
+        await ReviewPage(page=page).build()
 
 
 @dataclass(slots=True, kw_only=True)
 class ReviewPage:
     """One visitor's queue: the newest turns that were interfered with or are doubtful."""
 
-    context: DashboardContext
-    visitor: Visitor
-    frame: Frame
-    base: str
+    page: Page
     rows: tuple[TurnRow, ...] = ()
     numbers: ui.html = field(init=False)
     queue: ui.html = field(init=False)
@@ -63,25 +53,21 @@ class ReviewPage:
     async def build(self) -> None:
         """Place everything."""
         self.numbers = raw()
-        if not self.visitor.may(Scope.ADMIN):
+        if not self.page.visitor.may(Scope.ADMIN):
             raw(notice("Your key may read, not label."))
         # The page's script turns keys and buttons into one event that names turns.
         with Tag("div", id="review", data_review="") as area:
             self.queue = raw()
         area.on("decide", self.on_decide, js_handler="(e) => emit(e.detail)")
         await self.load()
-        await WhatIfPanel(
-            context=self.context, visitor=self.visitor, frame=self.frame, base=self.base
-        ).build()
-        AllowancesPanel(
-            context=self.context, visitor=self.visitor, frame=self.frame, base=self.base
-        ).build()
+        await WhatIfPanel(page=self.page).build()
+        AllowancesPanel(page=self.page).build()
 
     async def load(self) -> None:
         """Read queue and precision."""
-        store, tenant = self.context.controller.store, self.visitor.tenant
-        is_demo, _ = await demo_filter(self.context, self.visitor, "")
-        starts = dict(self.context.controller.judge.weights.modes.starts())
+        page, tenant = self.page, self.page.tenant
+        is_demo, _ = await demo_filter(page.store, tenant, "")
+        starts = dict(page.context.controller.judge.weights.modes.starts())
         query = TurnQuery(
             tenant=tenant,
             turns=TurnFilter(is_demo=is_demo),
@@ -89,10 +75,10 @@ class ReviewPage:
             min_risk=starts[_DOUBTFUL_FROM],
             limit=QUEUE,
         )
-        self.rows = await store.turns(query)
-        self.numbers.content = str(precision_html(await store.precision(tenant)))
-        may_label = self.visitor.may(Scope.ADMIN)
-        self.queue.content = str(queue_html(self.rows, self.base, may_label=may_label))
+        self.rows = await page.store.turns(query)
+        self.numbers.content = str(precision_html(await page.store.precision(tenant)))
+        may_label = page.visitor.may(Scope.ADMIN)
+        self.queue.content = str(queue_html(self.rows, page.base, may_label=may_label))
 
     async def on_decide(self, event: GenericEventArguments) -> None:
         """Label the turns that the page names."""
@@ -101,25 +87,14 @@ class ReviewPage:
         wanted = [row for row in self.rows if _name(row) in chosen]
         if verdict not in LABELS or not wanted:
             return
-        try:
-            done = [await self._label(row, verdict) for row in wanted]
-        except PromptGuardError as error:
-            self.numbers.content = str(notice(str(error), "bad"))
-            return
-        # A key may have lost its scope while the page was open.
-        self.frame.say(f"{sum(done)} labelled: {LABELS[verdict]}.")
-        await self.load()
-
-    async def _label(self, row: TurnRow, verdict: str) -> bool:
-        turn = row.turn
-        label = SessionLabel(
-            verdict=verdict,
-            author=self.visitor.name or "local",
-            timestamp=self.context.clock(),
-            turn=turn.turn,
-        )
-        key = SessionKey(session_id=turn.session_id, tenant=turn.tenant)
-        return await put_label(self.context, self.visitor, key, label)
+        with telling(self.numbers):
+            done = 0
+            for turn in (row.turn for row in wanted):
+                key = SessionKey(session_id=turn.session_id, tenant=turn.tenant)
+                done += await put_label(self.page, key, verdict, turn=turn.turn)
+            # A key may have lost its scope while the page was open.
+            self.page.say(f"{done} labelled: {LABELS[verdict]}.")
+            await self.load()
 
 
 def queue_html(rows: tuple[TurnRow, ...], base: str, *, may_label: bool) -> Markup:
@@ -128,7 +103,7 @@ def queue_html(rows: tuple[TurnRow, ...], base: str, *, may_label: bool) -> Mark
         (
             row,
             _name(row),
-            session_url(base, row.turn.session_id) + f"#turn-{row.turn.turn}",
+            session_url(base, row.turn.session_id, row.turn.turn),
             "" if row.verdict is None else verdict_sentence(row.verdict, row.text),
         )
         for row in rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ParamSpec
 
@@ -17,18 +17,11 @@ from promptguard.config import ControllerConfig, config_hash
 from promptguard.errors import EvaluationError, InputError, PromptGuardError
 from promptguard.protocols import SessionKey
 from promptguard.service.auth import Scope
-from promptguard.service.dashboard.access import (
-    DashboardContext,
-    Visitor,
-    base_of,
-    context_of,
-    visitor_of,
-)
 from promptguard.service.dashboard.actions import SessionActions
 from promptguard.service.dashboard.allowances import AllowForm
 from promptguard.service.dashboard.charts import Point, trajectory
 from promptguard.service.dashboard.components import (
-    Frame,
+    Page,
     PageWork,
     Tag,
     button,
@@ -37,6 +30,7 @@ from promptguard.service.dashboard.components import (
     page_frame,
     panel,
     raw,
+    telling,
 )
 from promptguard.service.dashboard.templates import notice, render
 from promptguard.service.dashboard.transcript import (
@@ -70,37 +64,27 @@ _OTHERS = (
 
 async def show_session(request: Request, id: str = "") -> None:  # noqa: A002  its name in the address
     """Build the page of the session `id`."""
-    context, visitor, base = context_of(request), visitor_of(request), base_of(request)
-    key = SessionKey(session_id=id, tenant=visitor.tenant)
-    with page_frame(request, "/sessions", "Session") as frame:
-        page = SessionPage(context=context, visitor=visitor, frame=frame, key=key, base=base)
-        state = await _loaded(context, key)
+    with page_frame(request, "/sessions", "Session") as page:
+        key = SessionKey(session_id=id, tenant=page.tenant)
+        state = None
+        # An id that no store takes has no session.
+        with suppress(InputError):
+            state = await page.store.load(key)
         if state is None:
             ui.context.client.status_code = 404
             Tag("h1", "Session not found")
-            raw(render("session", "not_found", base))
+            raw(render("session", "not_found", page.base))
             return
-        raw(render("session", "crumb", base))
-        await page.build(state)
-
-
-async def _loaded(context: DashboardContext, key: SessionKey) -> SessionState | None:
-    """Return the session, None where there is none; an id that no store takes has none."""
-    try:
-        return await context.controller.store.load(key)
-    except InputError:
-        return None
+        raw(render("session", "crumb", page.base))
+        await SessionPage(page=page, key=key).build(state)
 
 
 @dataclass(slots=True, kw_only=True)
 class SessionPage:
     """One visitor's page of one session, updated as the session goes on."""
 
-    context: DashboardContext
-    visitor: Visitor
-    frame: Frame
+    page: Page
     key: SessionKey
-    base: str = ""
     shown: int = SHOWN
     view: TranscriptView = field(default_factory=TranscriptView)
     state: SessionState = field(init=False)
@@ -110,8 +94,10 @@ class SessionPage:
     is_explaining: bool = False
     is_stale: bool = False
     is_built: asyncio.Event = field(default_factory=asyncio.Event)
+    # Turns are placed one after the other, in order.
+    showing: asyncio.Lock = field(default_factory=asyncio.Lock)
     head: ui.html = field(init=False)
-    allow: AllowForm = field(init=False)
+    allow: AllowForm | None = None
     chart: ui.html = field(init=False)
     turns: Tag = field(init=False)
     earlier: Tag = field(init=False)
@@ -123,14 +109,11 @@ class SessionPage:
     async def build(self, state: SessionState) -> None:
         """Place everything and begin to follow the session."""
         # Before the session is read, so that nothing saved in between is missed.
-        follow(self.context, self.visitor, self.on_change, self.frame.show_live)
+        follow(self.page, self.on_change)
         self.head = raw(classes="session-head")
-        actions = SessionActions(
-            context=self.context, visitor=self.visitor, key=self.key, base=self.base
-        )
-        await actions.build()
-        self.allow = AllowForm(context=self.context, visitor=self.visitor, key=self.key)
-        if self.visitor.may(Scope.ADMIN):
+        await SessionActions(page=self.page, key=self.key).build()
+        if self.page.visitor.may(Scope.ADMIN):
+            self.allow = AllowForm(page=self.page, key=self.key)
             self.allow.build()
         with panel("Risk, turn by turn", classes="wide"):
             self.chart = raw()
@@ -153,14 +136,14 @@ class SessionPage:
         if key not in (None, self.key):
             return
         await self.is_built.wait()
-        state = await self.context.controller.store.load(self.key)
+        state = await self.page.store.load(self.key)
         if state is None:
             self.head.content = str(notice("This session was deleted.", "bad"))
             return
         is_new = state.turn_count != self.state.turn_count
         await self.show(state)
         if is_new:
-            self.frame.say(f"Turn {state.turn_count}: {state.mode.name}.")
+            self.page.say(f"Turn {state.turn_count}: {state.mode.name}.")
             if state.turn_count <= _EXPLAINED_AT_ONCE:
                 self.explain_soon()
             else:
@@ -169,16 +152,21 @@ class SessionPage:
 
     async def show(self, state: SessionState) -> None:
         """Show the session as it is now."""
+        async with self.showing:
+            await self._show(state)
+
+    async def _show(self, state: SessionState) -> None:
         self.state = state
-        entries = await self.context.controller.store.transcript(self.key)
+        lane = Lane.LONG if state.turn_count > LONG_SESSION_TURNS else Lane.SHORT
+        entries = await self.page.store.transcript(self.key)
         try:
-            async with self._reading(is_long=state.turn_count > LONG_SESSION_TURNS):
+            async with self.page.call(lane):
                 self.view = await asyncio.to_thread(offloaded, transcript_view, entries, self.shown)
         except EvaluationError as error:
             self.head.content = str(notice(str(error), "bad"))
             return
         self.head.content = str(self._head_html())
-        if self.visitor.may(Scope.ADMIN):
+        if self.allow is not None:
             self.allow.show(self.view.flagged)
         self.reached.content = str(reached_html(state.entered))
         await self._draw_chart()
@@ -203,10 +191,12 @@ class SessionPage:
         """Show earlier turns as well."""
         if not self._may_read:
             return
-        self.shown += SHOWN
-        self.turns.clear()
-        self.drawn.clear()
-        await self.show(self.state)
+        async with self.showing:
+            self.shown += SHOWN
+            self.turns.clear()
+            self.drawn.clear()
+            with telling(self.head):
+                await self._show(self.state)
 
     async def on_replay(self, name: str) -> None:
         """Judge the session under another configuration and show the difference."""
@@ -219,31 +209,26 @@ class SessionPage:
             return
         if self.state.turn_count > _MOST_REPLAYED:
             advice = f"Sessions of more than {_MOST_REPLAYED} turns are not replayed on a page; "
-            self._show_replay(notice(advice + "use `promptguard replay`."))
+            self.replayed.content = str(notice(advice + "use `promptguard replay`."))
             return
-        self._show_replay(notice("Judging the session again…"))
+        self.replayed.content = str(notice("Judging the session again…"))
         await self.work.run("replay", self._replay(name))
 
     @property
     def _may_read(self) -> bool:
         # The page may be open longer than the visit, or than its key is in force.
-        return self.visitor.may(Scope.READ) and self.visitor.tenant == self.key.tenant
+        return self.page.visitor.may(Scope.READ) and self.page.tenant == self.key.tenant
 
     async def _replay(self, name: str) -> None:
-        controller, key = self.context.controller, self.key
+        controller, key = self.page.context.controller, self.key
         config = other_config(controller.config, name)
-        try:
-            async with self.context.calls.begin(self.visitor.principal, Lane.HEAVY):
+        with telling(self.replayed):
+            async with self.page.call(Lane.HEAVY):
                 pairs = await controller.replay(key.session_id, config, tenant=key.tenant)
-        except PromptGuardError as error:
-            self._show_replay(notice(str(error), "bad"))
-            return
-        self.other = tuple(point_of(theirs) for _, theirs in pairs)
-        self._show_replay(replay_html(replay_view(key.session_id, pairs), dict(_OTHERS)[name]))
-        await self._draw_chart()
-
-    def _show_replay(self, html: Markup) -> None:
-        self.replayed.content = str(html)
+            self.other = tuple(point_of(theirs) for _, theirs in pairs)
+            replay = replay_view(key.session_id, pairs)
+            self.replayed.content = str(replay_html(replay, dict(_OTHERS)[name]))
+            await self._draw_chart()
 
     def _place_explanation(self) -> None:
         with panel("Why", classes="why"):
@@ -262,9 +247,9 @@ class SessionPage:
         if not self.state.turn_count:
             self.is_explaining = False
             return
-        controller, key = self.context.controller, self.key
+        controller, key = self.page.context.controller, self.key
         try:
-            async with self.context.calls.begin(self.visitor.principal, Lane.HEAVY):
+            async with self.page.call(Lane.HEAVY):
                 explanation = await controller.explain(key.session_id, tenant=key.tenant)
             self.why.content = str(explanation_html(explanation_view(key.session_id, explanation)))
         except PromptGuardError as error:
@@ -275,20 +260,16 @@ class SessionPage:
             self.is_stale = False
             self.explain_soon()
 
-    def _reading(self, *, is_long: bool) -> AbstractAsyncContextManager[None]:
-        lane = Lane.LONG if is_long else Lane.SHORT
-        return self.context.calls.begin(self.visitor.principal, lane)
-
     async def _drawn(self, work: Callable[P, Markup], *args: P.args, **kwargs: P.kwargs) -> Markup:
         """Return what a long call of `work` draws, or why there is no room for one."""
         try:
-            async with self._reading(is_long=True):
+            async with self.page.call(Lane.LONG):
                 return await asyncio.to_thread(offloaded, work, *args, **kwargs)
         except EvaluationError as error:
             return notice(str(error), "bad")
 
     async def _draw_chart(self) -> None:
-        starts = self.context.controller.judge.weights.modes.starts()
+        starts = self.page.context.controller.judge.weights.modes.starts()
         points, entered = self.view.points, self.state.entered
         # A short one is drawn sooner than it is sent to a thread and back.
         if len(points) > LONG_SESSION_TURNS:
@@ -316,7 +297,7 @@ class SessionPage:
             self.drawn[card.turn] = (wanted, element)
 
     def _head_html(self) -> Markup:
-        is_current = self.state.config_hash == config_hash(self.context.controller.config)
+        is_current = self.state.config_hash == config_hash(self.page.context.controller.config)
         worst = self.view.worst
         sentence = sentence_html(self.state, worst)
         return render("session", "head", self.state, sentence, worst, is_current)

@@ -9,30 +9,23 @@ from markupsafe import Markup
 from nicegui import background_tasks, ui
 from starlette.requests import Request
 
-from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey, SessionQuery
 from promptguard.queries import LabelFilter, SessionListPage, SessionRow, SessionSort, TurnFilter
 from promptguard.service.auth import Scope
-from promptguard.service.dashboard.access import (
-    DashboardContext,
-    Visitor,
-    base_of,
-    context_of,
-    visitor_of,
-)
 from promptguard.service.dashboard.charts import sparkline
 from promptguard.service.dashboard.components import (
-    Frame,
+    Page,
     Tag,
     button,
     follow,
     page_frame,
     raw,
     session_url,
+    telling,
 )
 from promptguard.service.dashboard.filters import PAGE, Demo, ListFilter
 from promptguard.service.dashboard.overview import demo_filter
-from promptguard.service.dashboard.templates import action_word, notice, render
+from promptguard.service.dashboard.templates import action_word, render
 from promptguard.verdict import Action, Mode
 
 _REFRESH_S = 1.0
@@ -51,26 +44,16 @@ LABELS = {"attack": "True attack", "false_alarm": "False alarm"}
 
 async def show_sessions(request: Request) -> None:
     """Build the page."""
-    with page_frame(request, "/sessions", "Sessions") as frame:
+    with page_frame(request, "/sessions", "Sessions") as page:
         Tag("h1", "Sessions")
-        page = SessionsPage(
-            context=context_of(request),
-            visitor=visitor_of(request),
-            frame=frame,
-            base=base_of(request),
-            filter=ListFilter.from_params(request.query_params),
-        )
-        await page.build()
+        await SessionsPage(page=page, filter=ListFilter.from_params(request.query_params)).build()
 
 
 @dataclass(slots=True, kw_only=True)
 class SessionsPage:
     """One visitor's list, read again when something it might show was saved."""
 
-    context: DashboardContext
-    visitor: Visitor
-    frame: Frame
-    base: str
+    page: Page
     filter: ListFilter
     is_refreshing: bool = False
     bundled: Tag = field(init=False)
@@ -80,27 +63,24 @@ class SessionsPage:
     async def build(self) -> None:
         """Place everything and begin to follow the store."""
         # Before the first reading, so that nothing saved in between is missed.
-        follow(self.context, self.visitor, self.on_change, self.frame.show_live)
-        raw(form_html(self.filter, self.base))
+        follow(self.page, self.on_change)
+        raw(form_html(self.filter, self.page.base))
         with Tag("div", classes="row bundled") as self.bundled:
             self.remark = raw(tag="span")
-            if self.visitor.may(Scope.ADMIN):
+            if self.page.visitor.may(Scope.ADMIN):
                 button("Remove the demo sessions", self.on_remove_demo, classes="small")
         self.body = raw(classes="sessions-body")
         await self.load()
 
     async def load(self) -> None:
         """Read the store and show what fits the filter."""
-        is_demo, hidden = await demo_filter(self.context, self.visitor, self.filter.demo)
-        query = self.filter.query(self.visitor.tenant, is_demo=is_demo)
-        page = await self.context.controller.store.page(query)
-        has_demo = hidden > 0 or any(row.is_demo for row in page.rows)
-        self.bundled.set_visibility(has_demo)
-        self.remark.content = str(
-            render("sessions", "bundled", hidden, self.filter.url(self.base, demo=Demo.SHOW.value),
-                   self.filter.url(self.base, demo=Demo.HIDE.value))
-        )  # fmt: skip
-        self.body.content = str(list_html(page, self.filter, self.base))
+        page, chosen = self.page, self.filter
+        is_demo, hidden = await demo_filter(page.store, page.tenant, chosen.demo)
+        listed = await page.store.page(chosen.query(page.tenant, is_demo=is_demo))
+        self.bundled.set_visibility(hidden > 0 or any(row.is_demo for row in listed.rows))
+        show, hide = (chosen.url(page.base, demo=demo.value) for demo in (Demo.SHOW, Demo.HIDE))
+        self.remark.content = str(render("sessions", "bundled", hidden, show, hide))
+        self.body.content = str(list_html(listed, chosen, page.base))
 
     async def on_change(self, _: SessionKey | None) -> None:
         """Read the store again soon; many changes at once are one reading."""
@@ -110,29 +90,27 @@ class SessionsPage:
 
     async def on_remove_demo(self) -> None:
         """Delete the bundled conversations."""
-        audit, author, tenant = self.context.audit, self.visitor.name, self.visitor.tenant
-        if not self.visitor.may(Scope.ADMIN):
-            audit.record(author, "delete", "demo", "insufficient_scope", tenant=tenant)
+        page, tenant = self.page, self.page.tenant
+        if not page.may_change("delete", "demo", tenant):
             return
-        store = self.context.controller.store
+        audit, author = page.context.audit, page.visitor.name
         query = SessionQuery(tenant=tenant, turns=TurnFilter(is_demo=True), limit=_REMOVED_AT_ONCE)
-        with audit.action(author, "delete", "demo", done="deleted", tenant=tenant):
-            # Read again from the start each time: what was deleted has moved the rest up.
-            while states := await store.sessions(query):
-                for state in states:
-                    key = SessionKey(session_id=state.session_id, tenant=state.tenant)
-                    await store.delete(key)
-        self.frame.say("The demo sessions were removed.")
-        await self.load()
+        with telling(self.body):
+            with audit.action(author, "delete", "demo", done="deleted", tenant=tenant):
+                # Read again from the start each time: what was deleted has moved the rest up.
+                while states := await page.store.sessions(query):
+                    for state in states:
+                        key = SessionKey(session_id=state.session_id, tenant=state.tenant)
+                        await page.store.delete(key)
+            page.say("The demo sessions were removed.")
+            await self.load()
 
     async def _refresh(self) -> None:
         await asyncio.sleep(_REFRESH_S)
         # Before reading: what is saved from here on asks for another reading.
         self.is_refreshing = False
-        try:
+        with telling(self.body):
             await self.load()
-        except PromptGuardError as error:
-            self.body.content = str(notice(str(error), "bad"))
 
 
 def form_html(chosen: ListFilter, base: str) -> Markup:
@@ -176,9 +154,7 @@ def list_html(page: SessionListPage, chosen: ListFilter, base: str) -> Markup:
 def row_html(row: SessionRow, base: str) -> Markup:
     """Return one session as a row of the table."""
     state = row.state
-    url = session_url(base, state.session_id)
-    if row.worst is not None:
-        url += f"#turn-{row.worst.turn}"
+    url = session_url(base, state.session_id, row.worst.turn if row.worst else None)
     line = sparkline([record.turn_risk for record in state.recent], state.mode, width=84)
     return render("sessions", "row", row, url, line, LABELS)
 

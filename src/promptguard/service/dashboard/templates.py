@@ -74,10 +74,8 @@ def marked(text: str, spans: Sequence[Span] = (), longest: int = _MAX_SHOWN_CHAR
 
 def turns_in_words(turns: Sequence[int]) -> str:
     """Return turn numbers as a sentence names them: `turn 3`, `turns 3 and 5`."""
-    if len(turns) == 1:
-        return f"turn {turns[0]}"
-    *most, last = (str(turn) for turn in turns)
-    return f"turns {', '.join(most)} and {last}"
+    *most, last = map(str, turns)
+    return f"turns {', '.join(most)} and {last}" if most else f"turn {last}"
 
 
 @cache
@@ -95,12 +93,12 @@ def _environment() -> Environment:
         "action_word": action_word,
         "counted": counted,
         "cut": _cut,
-        "iso_time": _iso_time,
+        "iso_time": lambda at: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"),
         "marked": marked,
-        "mode_number": _mode_number,
+        "mode_number": lambda name: int(Mode[name]),
         "nats": nats_text,
         "risk": risk_text,
-        "spaced": _spaced,
+        "spaced": lambda name: name.replace("_", " "),
         "turns": turns_in_words,
     }
     return environment
@@ -108,15 +106,3 @@ def _environment() -> Environment:
 
 def _cut(text: str, longest: int = _MAX_SHOWN_CHARS) -> str:
     return text if len(text) <= longest else text[:longest] + " …"
-
-
-def _iso_time(timestamp: float) -> str:
-    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="seconds")
-
-
-def _mode_number(name: str) -> int:
-    return int(Mode[name])
-
-
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")

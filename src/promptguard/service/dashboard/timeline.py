@@ -9,63 +9,45 @@ from markupsafe import Markup
 
 from promptguard.counts import counted
 from promptguard.queries import Bucket
-from promptguard.runs.svg import element
+from promptguard.runs.svg import drawing, element
 
 WIDTH, HEIGHT = 960, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 12, 26
 _TICKS = 6
 _DAY_S = 86_400
-KINDS = (("blocked", "blocked"), ("stripped", "stripped"), ("steered", "steered"))
+FLAGGED = ("blocked", "stripped", "steered")
+ALL = ("turns",)
+Link = Callable[[Bucket], str]
 
 
-def flagged_timeline(
-    buckets: Sequence[Bucket], width_s: int, link: Callable[[Bucket], str]
-) -> Markup:
-    """Draw blocked, stripped and steered turns over time."""
-    tallest = max((b.blocked + b.stripped + b.steered for b in buckets), default=0)
-    total = sum(b.blocked + b.stripped + b.steered for b in buckets)
-    turns = counted(total, "turn")
-    title = f"{turns} blocked, stripped or steered over time, at most {tallest} at once"
-    return _timeline(buckets, width_s, link, KINDS, title, tallest)
-
-
-def turns_timeline(
-    buckets: Sequence[Bucket], width_s: int, link: Callable[[Bucket], str]
-) -> Markup:
-    """Draw all turns over time."""
-    tallest = max((b.turns for b in buckets), default=0)
-    title = f"{counted(sum(b.turns for b in buckets), 'turn')} over time, at most {tallest} at once"
-    return _timeline(buckets, width_s, link, (("turns", "turns"),), title, tallest, height=120)
-
-
-def _timeline(
+def timeline(
     buckets: Sequence[Bucket],
     width_s: int,
-    link: Callable[[Bucket], str],
-    kinds: Sequence[tuple[str, str]],
-    title: str,
-    tallest: int,
+    link: Link,
+    kinds: Sequence[str] = FLAGGED,
     *,
     height: int = HEIGHT,
 ) -> Markup:
+    """Draw turns over time: those of `kinds`, one on top of the other."""
+    sizes = [sum(count for _, count in _counts(bucket, kinds)) for bucket in buckets]
+    tallest, turns = max(sizes, default=0), counted(sum(sizes), "turn")
+    what = "" if kinds == ALL else "blocked, stripped or steered "
     floor = height - _BOTTOM
-    room = floor - _TOP
+    unit = (floor - _TOP) / max(1, tallest)
     step = (WIDTH - _LEFT - _RIGHT) / max(1, len(buckets))
-    parts = [element("title", title), *_scale(tallest, floor)]
+    parts = _scale(tallest, floor)
     for at, bucket in enumerate(buckets):
         x = _LEFT + at * step
-        parts.append(_bar(bucket, width_s, kinds, link, (x, step, floor, room / max(1, tallest))))
+        parts.append(_bar(bucket, width_s, kinds, link, (x, step, floor, unit)))
         if at % max(1, len(buckets) // _TICKS) == 0:
             label = _tick(bucket.start, width_s * len(buckets))
             parts.append(element("text", label, class_="tick-time", x=x, y=height - 8))
-    return element(
-        "svg",
-        *parts,
-        class_="timeline",
-        viewBox=f"0 0 {WIDTH} {height}",
-        role="img",
-        aria_label=title,
-    )
+    title = f"{turns} {what}over time, at most {tallest} at once"
+    return drawing(title, parts, width=WIDTH, height=height, is_scaled=True, class_="timeline")
+
+
+def _counts(bucket: Bucket, kinds: Sequence[str]) -> list[tuple[str, int]]:
+    return [(kind, int(getattr(bucket, kind))) for kind in kinds]
 
 
 def _scale(tallest: int, floor: int) -> list[Markup]:
@@ -80,26 +62,25 @@ def _scale(tallest: int, floor: int) -> list[Markup]:
 def _bar(
     bucket: Bucket,
     width_s: int,
-    kinds: Sequence[tuple[str, str]],
-    link: Callable[[Bucket], str],
+    kinds: Sequence[str],
+    link: Link,
     place: tuple[float, float, int, float],
 ) -> Markup:
     x, step, floor, unit = place
-    counts = [(kind, name, int(getattr(bucket, kind))) for kind, name in kinds]
-    if not any(count for *_, count in counts):
+    counts = [(kind, count) for kind, count in _counts(bucket, kinds) if count]
+    if not counts:
         return Markup()
     begins = datetime.fromtimestamp(bucket.start, UTC)
     ends = datetime.fromtimestamp(bucket.start + width_s, UTC)
-    words = ", ".join(f"{count} {name}" for _, name, count in counts if count)
+    words = ", ".join(f"{count} {kind}" for kind, count in counts)
     title = f"{begins:%Y-%m-%d %H:%M} to {ends:%H:%M} UTC: {words}"
     shapes, y = [], float(floor)
-    for kind, _, count in counts:
+    for kind, count in counts:
         # A single turn stays visible beside thousands.
-        tall = max(1.5, count * unit) if count else 0.0
+        tall = max(1.5, count * unit)
         y -= tall
-        if count:
-            box = {"x": x + 0.5, "y": y, "width": max(1.0, step - 1.5), "height": tall}
-            shapes.append(element("rect", class_=f"bar-{kind}", **box))
+        box = {"x": x + 0.5, "y": y, "width": max(1.0, step - 1.5), "height": tall}
+        shapes.append(element("rect", class_=f"bar-{kind}", **box))
     return element("a", element("title", title), *shapes, href=link(bucket), aria_label=title)
 
 

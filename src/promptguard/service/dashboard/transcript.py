@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
 from promptguard.conversation import Role
+from promptguard.queries import FLAGGED_SEVERITY
 from promptguard.service.dashboard.charts import Bar, Point, evidence_bars
 from promptguard.service.dashboard.templates import render
 from promptguard.service.verdicts import (
@@ -22,7 +23,7 @@ from promptguard.state import ModeEntry, SessionState, TranscriptEntry
 from promptguard.text.read import read_text
 from promptguard.turns.judge import ALLOWANCE
 from promptguard.turns.sentence import verdict_sentence
-from promptguard.verdict import Action, Evidence, Mode, Verdict
+from promptguard.verdict import Evidence, Mode, Verdict
 
 _MOST_BARS = 12
 _MOST_FLAGGED = 100
@@ -39,6 +40,11 @@ class Card:
     tools: tuple[str | None, ...] = ()
     replies: tuple[str | None, ...] = ()
     verdict: Verdict | None = None
+
+    @property
+    def gravity(self) -> tuple[int, float]:
+        """How severe the verdict is and at which risk; least where there is none."""
+        return (self.verdict.action.severity, self.verdict.turn_risk) if self.verdict else (0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +64,13 @@ class TranscriptView:
 def transcript_view(entries: Sequence[TranscriptEntry], shown: int) -> TranscriptView:
     """Return what is shown of a transcript with `shown` turns of it whole."""
     cards = cards_of(entries)
-    flagged = flagged_cards(cards)
+    flagged = tuple(card for card in cards if card.gravity[0] >= FLAGGED_SEVERITY)
     return TranscriptView(
         turns=len(cards),
         points=points_of(cards),
         latest=cards[-shown:],
-        flagged=tuple(flagged[-_MOST_FLAGGED:]),
-        worst=worst_of(flagged),
+        flagged=flagged[-_MOST_FLAGGED:],
+        worst=max(flagged, key=lambda card: card.gravity, default=None),
     )
 
 
@@ -96,28 +102,10 @@ def point_of(verdict: Verdict) -> Point:
     )
 
 
-def flagged_cards(cards: Iterable[Card]) -> list[Card]:
-    """Return the turns that were interfered with."""
-    return [
-        card
-        for card in cards
-        if card.verdict is not None and card.verdict.action.severity >= Action.STEER.severity
-    ]
-
-
-def worst_of(cards: Iterable[Card]) -> Card | None:
-    """Return the most severe turn; None where nothing was interfered with."""
-    return max(
-        flagged_cards(cards),
-        key=lambda c: (c.verdict.action.severity, c.verdict.turn_risk) if c.verdict else (0, 0.0),
-        default=None,
-    )
-
-
 def sentence_html(state: SessionState, worst: Card | None) -> Markup:
     """Say in one sentence what the guard makes of the session, by its most severe turn."""
-    verdict = worst.verdict if worst is not None else None
-    told = verdict_sentence(verdict, worst.user) if worst is not None and verdict else ""
+    verdict = worst.verdict if worst else None
+    told = verdict_sentence(verdict, worst.user) if worst and verdict else ""
     return render("session", "sentence", state, verdict, told)
 
 
@@ -131,26 +119,20 @@ def bars_of(evidence: Iterable[Evidence]) -> list[Bar]:
 def turn_html(card: Card) -> Markup:
     """Return a turn with its verdict beside it."""
     views = read_text(card.user) if card.user else None
-    evidence = () if card.verdict is None else card.verdict.evidence
+    evidence = _by_nats(card.verdict.evidence if card.verdict else ())
     bars = evidence_bars(bars_of(evidence), title="Evidence in nats", width=310)
-    strongest = [
-        each for each in _by_nats(evidence) if each.reason and abs(each.nats) >= _STRONG_NATS
-    ]
-    why = ""
-    if card.verdict is not None and _is_told(card.verdict):
-        why = verdict_sentence(card.verdict, card.user)
+    strongest = [each for each in evidence if each.reason and abs(each.nats) >= _STRONG_NATS]
+    # A turn needs a sentence where something was done, or somebody let it pass.
+    is_allowed = any(each.signal == ALLOWANCE for each in evidence)
+    is_told = is_allowed or card.gravity[0] >= FLAGGED_SEVERITY
+    why = verdict_sentence(card.verdict, card.user) if card.verdict and is_told else ""
     return render("session", "turn", card, views, bars, strongest, why)
 
 
 def explanation_html(explanation: ExplanationView) -> Markup:
     """Return the counterfactual, the message by itself, and contributions that add up."""
-    by_signal = [
-        Bar(name=share.name, nats=share.nats) for share in _strongest(explanation.by_signal)
-    ]
-    by_turn = [
-        Bar(name=_turn_name(int(share.name)), nats=share.nats)
-        for share in _strongest(explanation.by_turn)
-    ]
+    by_signal, by_turn = _strongest(explanation.by_signal), _strongest(explanation.by_turn)
+    by_turn = [replace(bar, name=_turn_name(int(bar.name))) for bar in by_turn]
     return render(
         "session",
         "explanation",
@@ -172,17 +154,12 @@ def counterfactual(explanation: ExplanationView) -> Markup:
     )
 
 
-def alone_html(explanation: ExplanationView) -> Markup:
-    """Say what the last message would have got had it been the only one."""
-    return render("session", "alone", explanation.verdict.turn, explanation.alone)
-
-
 def replay_html(replay: ReplayView, name: str) -> Markup:
     """Say which turns the configuration called `name` judges otherwise."""
     changed = [
-        turn
-        for turn in replay.turns
-        if (turn.mode, turn.action) != (turn.other_mode, turn.other_action)
+        each
+        for each in replay.turns
+        if (each.mode, each.action) != (each.other_mode, each.other_action)
     ]
     return render("session", "replay", changed, len(replay.turns), name)
 
@@ -211,19 +188,15 @@ def _card(turn: int, messages: Sequence[TranscriptEntry]) -> Card:
     )
 
 
-def _is_told(verdict: Verdict) -> bool:
-    """Say whether a turn needs a sentence: something was done, or somebody let it pass."""
-    is_allowed = any(each.signal == ALLOWANCE for each in verdict.evidence)
-    return is_allowed or verdict.action.severity >= Action.STEER.severity
-
-
 def _by_nats(evidence: Iterable[Evidence]) -> list[Evidence]:
     return sorted(evidence, key=lambda each: -each.nats)
 
 
-def _strongest(shares: Sequence[ShareView]) -> list[ShareView]:
+def _strongest(shares: Sequence[ShareView]) -> list[Bar]:
     kept = sorted(shares, key=lambda share: -abs(share.nats))[:_MOST_BARS]
-    return sorted(kept, key=lambda share: -share.nats)
+    return [
+        Bar(name=each.name, nats=each.nats) for each in sorted(kept, key=lambda each: -each.nats)
+    ]
 
 
 def _turn_name(turn: int) -> str:

@@ -9,19 +9,18 @@ from dataclasses import dataclass, field
 from nicegui import background_tasks, ui
 
 from promptguard.decisions import AppliedSettings
-from promptguard.errors import PromptGuardError
 from promptguard.protocols import SessionKey
 from promptguard.risk.weights import PRESETS
 from promptguard.service.auth import Scope
-from promptguard.service.dashboard.access import DashboardContext, Visitor
 from promptguard.service.dashboard.components import (
-    Frame,
+    Page,
     Tag,
     button,
     choice,
     panel,
     raw,
     session_url,
+    telling,
 )
 from promptguard.service.dashboard.templates import notice, render
 from promptguard.service.decisions import weights_offered, weights_path
@@ -29,17 +28,14 @@ from promptguard.service.what_if import Change, Move, WhatIf
 
 _LOOK_S = 0.4
 _EXCERPT_CHARS = 220
-_CONFIRM = "() => { if (confirm('Put these settings in force for all traffic?')) emit(null); }"
+_CONFIRM = "Put these settings in force for all traffic?"
 
 
 @dataclass(slots=True, kw_only=True)
 class WhatIfPanel:
     """Choose settings, count what they would change, apply them or go back."""
 
-    context: DashboardContext
-    visitor: Visitor
-    frame: Frame
-    base: str
+    page: Page
     chosen: str = ""
     standing: ui.html = field(init=False)
     shown: ui.html = field(init=False)
@@ -55,15 +51,13 @@ class WhatIfPanel:
                 choice("what-if", "Settings", self._offered(), self.on_choice, is_label_shown=False)
                 button("Count what would change", self.on_count, classes="primary")
                 self.cancel_button = button("Cancel", self.on_cancel)
-                self.apply_button = Tag("button", "Apply", classes="button", type="button")
-                self.apply_button.on("click", lambda _: self.on_apply(), js_handler=_CONFIRM)
-                self.revert_button = Tag(
-                    "button", "Back to the settings file", classes="button", type="button"
+                self.apply_button = button("Apply", self.on_apply, confirm=_CONFIRM)
+                self.revert_button = button(
+                    "Back to the settings file", self.on_revert, confirm=_CONFIRM
                 )
-                self.revert_button.on("click", lambda _: self.on_revert(), js_handler=_CONFIRM)
             self.shown = raw().props("aria-live=polite")
         await self._show()
-        if self._job is not None and self._job.is_running:
+        if self._is_running:
             self._watch()
 
     async def on_choice(self, name: str) -> None:
@@ -72,28 +66,24 @@ class WhatIfPanel:
 
     async def on_count(self) -> None:
         """Begin to count, unless a count is under way."""
-        if not self.visitor.may(Scope.READ):
+        if not self.page.visitor.may(Scope.READ):
             return
         if not self.chosen:
             self._say("Choose the settings to try first.")
             return
         # One count for each tenant: it reads all stored turns.
-        if self._job is not None and self._job.is_running:
+        if self._is_running:
             self._say("A count is under way; cancel it first.")
             return
-        try:
-            job = self._opened(self.chosen)
-        except PromptGuardError as error:
-            self._say(str(error), "bad")
-            return
-        self.context.what_ifs[self.visitor.tenant] = job
-        # Not tied to the page: a count of minutes goes on when its visitor looks elsewhere.
-        background_tasks.create(job.run(), name="what if")
-        self._watch()
+        with telling(self.shown):
+            job = self.page.context.what_ifs[self.page.tenant] = self._opened(self.chosen)
+            # Not tied to the page: a count of minutes goes on when its visitor looks elsewhere.
+            background_tasks.create(job.run(), name="what if")
+            self._watch()
 
     async def on_cancel(self) -> None:
         """End the count."""
-        if self._job is not None and self.visitor.may(Scope.READ):
+        if self._job is not None and self.page.visitor.may(Scope.READ):
             self._job.cancel()
             await self._show()
 
@@ -108,53 +98,55 @@ class WhatIfPanel:
 
     @property
     def _job(self) -> WhatIf | None:
-        return self.context.what_ifs.get(self.visitor.tenant)
+        return self.page.context.what_ifs.get(self.page.tenant)
+
+    @property
+    def _is_running(self) -> bool:
+        return self._job is not None and self._job.is_running
 
     @property
     def _may_apply(self) -> bool:
         # Settings hold for everybody, and an administrator is one of a single tenant.
-        tenants = {key.tenant for key in self.context.live.current.service.keys}
-        return self.visitor.may(Scope.ADMIN) and tenants <= {self.visitor.tenant}
+        tenants = {key.tenant for key in self.page.context.live.current.service.keys}
+        return self.page.visitor.may(Scope.ADMIN) and tenants <= {self.page.tenant}
 
     async def _apply(self, choice: str) -> None:
-        context, author, tenant = self.context, self.visitor.name, self.visitor.tenant
+        context, author, tenant = self.page.context, self.page.visitor.name, self.page.tenant
         if not self._may_apply:
             target = choice or "the settings file"
             context.audit.record(author, "apply", target, "refused", tenant=tenant)
             return
-        try:
+        with telling(self.shown):
             applied = await context.decisions.apply(author, tenant, context.live.written, choice)
-        except PromptGuardError as error:
-            self._say(str(error), "bad")
-            return
-        # The count compared with settings that are no longer in force.
-        context.what_ifs.pop(tenant, None)
-        await self._show()
-        self._say(f"In force: {applied.name}.")
-        self.frame.say(f"In force: {applied.name}.")
+            # The count compared with settings that are no longer in force.
+            if (job := context.what_ifs.pop(tenant, None)) is not None:
+                job.cancel()
+            await self._show()
+            self._say(f"In force: {applied.name}.")
+            self.page.say(f"In force: {applied.name}.")
 
     def _offered(self) -> list[tuple[str, str]]:
-        config = self.context.controller.config
+        config, written = self.page.context.controller.config, self.page.context.live.written
         presets = [
             (name, f"Preset {name}")
             for name in PRESETS
             if name != config.preset or config.false_positive_budget is not None
         ]
-        files = [(name, f"Weights {name}") for name in weights_offered(self.context.live.written)]
+        files = [(name, f"Weights {name}") for name in weights_offered(written)]
         return [("", "Choose…"), *presets, *files]
 
     def _opened(self, chosen: str) -> WhatIf:
-        controller, live = self.context.controller, self.context.live
+        context = self.page.context
         if chosen in PRESETS:
             changes = {"preset": chosen, "false_positive_budget": None}
         else:
-            changes = {"weights": str(weights_path(live.written, chosen))}
+            changes = {"weights": str(weights_path(context.live.written, chosen))}
         return WhatIf(
-            controller.store,
-            self.context.calls,
-            ours=controller.judge,
-            other=controller.config.model_copy(update=changes),
-            principal=self.visitor.principal,
+            store=self.page.store,
+            calls=context.calls,
+            ours=context.controller.judge,
+            other=context.controller.config.model_copy(update=changes),
+            principal=self.page.visitor.principal,
             choice=chosen,
             name=dict(self._offered()).get(chosen, chosen),
         )
@@ -164,17 +156,18 @@ class WhatIfPanel:
         ui.context.client.on_delete(lambda: task.cancel())
 
     async def _follow(self) -> None:
-        while (job := self._job) is not None and job.is_running:
+        with telling(self.shown):
+            while self._is_running:
+                await self._show()
+                await asyncio.sleep(_LOOK_S)
             await self._show()
-            await asyncio.sleep(_LOOK_S)
-        await self._show()
 
     async def _show(self) -> None:
-        job, applied = self._job, self.context.decisions.applied
-        config = self.context.controller.config
+        job, applied = self._job, self.page.context.decisions.applied
+        config = self.page.context.controller.config
         self.standing.content = str(render("what_if", "standing", config, applied, self._may_apply))
         is_counted = job is not None and job.report is not None
-        self.cancel_button.set_visibility(job is not None and job.is_running)
+        self.cancel_button.set_visibility(self._is_running)
         self.apply_button.set_visibility(is_counted and self._may_apply)
         self.revert_button.set_visibility(applied != AppliedSettings() and self._may_apply)
         if job is None:
@@ -186,22 +179,19 @@ class WhatIfPanel:
             self.shown.content = str(render("what_if", "report", job.name, job.report, rows))
 
     async def _examples(self, move: Move) -> Sequence[tuple[Change, str, str | None]]:
+        base = self.page.base
         return [
-            (
-                change,
-                session_url(self.base, change.session_id) + f"#turn-{change.turn}",
-                await self._text(change),
-            )
-            for change in move.examples
+            (each, session_url(base, each.session_id, each.turn), await self._text(each))
+            for each in move.examples
         ]
 
     async def _text(self, change: Change) -> str | None:
         """Return the beginning of a turn's text; None where it is not kept."""
-        key = SessionKey(session_id=change.session_id, tenant=self.visitor.tenant)
-        for entry in await self.context.controller.store.transcript(key):
+        key = SessionKey(session_id=change.session_id, tenant=self.page.tenant)
+        for entry in await self.page.store.transcript(key):
             if entry.turn == change.turn:
                 return None if entry.content is None else entry.content[:_EXCERPT_CHARS]
         return None
 
-    def _say(self, text: str, kind: str = "info") -> None:
-        self.shown.content = str(notice(text, kind))
+    def _say(self, text: str) -> None:
+        self.shown.content = str(notice(text))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,6 +26,7 @@ from promptguard.service.openai_wire import ChatWire
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.responses_wire import ResponsesWire
 from promptguard.service.routes.chat_openapi import CHAT, MODELS, described
+from promptguard.service.routes.recent import Recent
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.settings import LiveSettings
 from promptguard.service.streaming import EventStream, StreamedReply
@@ -51,25 +51,6 @@ class KnownAnswer:
     upstream: str
 
 
-class KnownAnswers:
-    """Bounded memory of answers by their ids, kept apart for each owner."""
-
-    def __init__(self, limit: int = MAX_ANSWERS) -> None:
-        self._limit = limit
-        self._answers: OrderedDict[tuple[Owner, str], KnownAnswer] = OrderedDict()
-
-    def remember(self, owner: Owner, answer: str, known: KnownAnswer) -> None:
-        """Remember an answer."""
-        # Kept by owner: somebody else's response id leads nowhere.
-        self._answers[owner, answer] = known
-        if len(self._answers) > self._limit:
-            self._answers.popitem(last=False)
-
-    def find(self, owner: Owner, answer: str) -> KnownAnswer | None:
-        """Return an answer, None where it is not known here."""
-        return self._answers.get((owner, answer)) if answer else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
     """Admits, forwards and answers conversations."""
@@ -78,31 +59,18 @@ class Gateway:
     upstream: Upstream
     live: LiveSettings
     authenticator: Authenticator
-    answers: KnownAnswers = field(default_factory=KnownAnswers)
-
-    async def chat(self, request: Request) -> Response:
-        """Answer a chat completion request."""
-        return await self.answer(request, ChatWire())
-
-    async def responses(self, request: Request) -> Response:
-        """Answer a request of OpenAI's Responses API."""
-        return await self.answer(request, ResponsesWire())
-
-    async def messages(self, request: Request) -> Response:
-        """Answer a request of Anthropic's Messages API."""
-        return await self.answer(request, MessagesWire())
-
-    async def completions(self, request: Request) -> Response:
-        """Answer a request of the older completions API."""
-        return await self.answer(request, CompletionsWire())
+    answers: Recent[tuple[Owner, str], KnownAnswer] = field(
+        default_factory=lambda: Recent(MAX_ANSWERS)
+    )
 
     async def answer(self, request: Request, wire: Wire) -> Response:
         """Answer one request in its own format, errors included."""
-        principal, config = permitted(request, Scope.GUARD), self.live.current.service
+        config = self.live.current.service
         try:
+            principal = permitted(request, Scope.GUARD)
             asked = await computed(wire.read_request, await request.body(), self.limits())
             owner = Owner(principal=principal, end_user=asked.end_user)
-            known = self.answers.find(owner, asked.continues)
+            known = self.answers.find((owner, asked.continues)) if asked.continues else None
             admission = await self.recorder.intake.admit(
                 Incoming(
                     owner=owner,
@@ -111,7 +79,6 @@ class Gateway:
                     system=asked.system,
                     session_id=_session_id(config, request, asked, known),
                     continues=None if known is None else known.key,
-                    operation=wire.operation,
                     model=asked.model,
                     provider=self.upstream.name,
                 )
@@ -146,9 +113,9 @@ class Gateway:
         """Return the headers that go to the upstream with a request."""
         return self.upstream.headers(request.headers, lends_key=not self.authenticator.has_keys)
 
-    def blocked_error(self, text: str) -> ApiError:
-        """Return the error for a blocked turn where blocks are errors."""
-        return ApiError(400, text, code=self.live.current.service.block_code, param="messages")
+    def blocked_error(self, text: str, field: str) -> ApiError:
+        """Return the error for a blocked turn where blocks are errors; `field` has its words."""
+        return ApiError(400, text, code=self.live.current.service.block_code, param=field)
 
     async def _fetched(self, request: Request, path: str) -> Response:
         permitted(request, Scope.GUARD)
@@ -159,7 +126,9 @@ class Gateway:
         admission = turn.admission
         if admission.result.is_blocked:
             return self._blocked(turn)
-        body = turn.asked.forwarded(notice=admission.result.notice, stripped=admission.stripped)
+        body = turn.wire.forwarded(
+            turn.asked, notice=admission.result.notice, stripped=admission.stripped
+        )
         try:
             if turn.asked.is_stream:
                 return await self._stream(turn, body)
@@ -177,7 +146,7 @@ class Gateway:
         reply = None if is_error else ComparableMessage.of(Role.ASSISTANT, text)
         self.recorder.intake.remember(admission, admission.state, reply)
         if is_error:
-            raise self.blocked_error(text)
+            raise self.blocked_error(text, turn.wire.field)
         return self._refused(turn, text)
 
     async def _whole(self, turn: _Turn, body: bytes) -> Response:
@@ -202,31 +171,34 @@ class Gateway:
         return Response(response.content, headers={**headers_back(response), **turn.headers})
 
     async def _cut(self, turn: _Turn) -> Response:
-        text = self.recorder.refusal
+        text, cut = self.recorder.refusal, turn.cut()
+        if self.live.current.service.block_style == "error":
+            # Without an answer: the client gets none, and may send the turn again.
+            raise self.blocked_error(text, turn.wire.field).with_headers(cut.headers)
         # What the client gets is what it will resend, so the refusal is stored as the answer.
         await self.recorder.record(turn.admission, text)
-        cut = turn.cut()
-        if self.live.current.service.block_style == "error":
-            raise self.blocked_error(text).with_headers(cut.headers)
         return self._refused(cut, text)
 
     def _refused(self, turn: _Turn, text: str) -> Response:
         """Return a refusal as an answer, or as a stream that is one."""
-        name, admission = turn.wire.new_id(), turn.admission
+        name = turn.wire.new_id()
         # The upstream knows nothing of a refusal, so the next request goes on from before it.
-        known = KnownAnswer(key=admission.key, upstream=turn.asked.continues)
-        self.answers.remember(admission.owner, name, known)
-        refusal = Refusal(text=text, model=turn.asked.model, created=int(time.time()), id=name)
+        self._name(turn, name, turn.asked.continues)
+        refusal = Refusal(
+            asked=turn.asked, text=text, model=turn.asked.model, created=int(time.time()), id=name
+        )
         headers = dict(turn.headers)
         if not turn.asked.is_stream:
-            return JSONResponse(turn.wire.refusal(turn.asked, refusal), headers=headers)
-        events = b"".join(turn.wire.refusal_events(turn.asked, refusal))
+            return JSONResponse(turn.wire.refusal(refusal), headers=headers)
+        events = b"".join(turn.wire.refusal_events(refusal))
         return Response(events, media_type="text/event-stream", headers=headers)
 
-    def _name(self, turn: _Turn, answer: str) -> None:
-        """Remember the upstream's answer to a turn."""
-        known = KnownAnswer(key=turn.admission.key, upstream=answer)
-        self.answers.remember(turn.admission.owner, answer, known)
+    def _name(self, turn: _Turn, answer: str, upstream: str | None = None) -> None:
+        """Remember the answer to a turn; `upstream` is the upstream's own, if it is another."""
+        known = KnownAnswer(
+            key=turn.admission.key, upstream=answer if upstream is None else upstream
+        )
+        self.answers.remember((turn.admission.owner, answer), known)
 
     async def _stream(self, turn: _Turn, body: bytes) -> Response:
         opened, admission = AsyncExitStack(), turn.admission
@@ -237,7 +209,7 @@ class Gateway:
             response = await while_connected(turn.request, opened.enter_async_context(called))
             back = {**headers_back(response), **turn.headers}
             if not response.is_success:
-                content = await response.aread()
+                content = await self.upstream.rest_of(response)
                 await opened.aclose()
                 self.recorder.intake.mark_unanswered(admission)
                 return Response(content, response.status_code, back)
@@ -277,8 +249,7 @@ class _Turn:
     def headers(self) -> Mapping[str, str]:
         """What every response to it carries: the verdict, what was replaced or not judged."""
         headers = verdict_headers(self.admission.result)
-        digests = self.admission.stripped
-        stripped = self.asked.poisoned(digests) if digests else ()
+        stripped = self.asked.poisoned(self.admission.stripped)
         for name, places in (
             ("x-promptguard-stripped", [name_of(item.place) for item in stripped]),
             ("x-promptguard-not-judged", self.asked.unjudged),
@@ -318,13 +289,32 @@ def _listed(places: Sequence[str]) -> str:
 def chat_routes(gateway: Gateway) -> APIRouter:
     """Return the routes of the gateway."""
     routes = APIRouter(tags=["gateway"], responses=error_responses(502, 504))
-    for path, handler, description in (
-        ("/v1/chat/completions", gateway.chat, CHAT),
-        ("/v1/responses", gateway.responses, described("Response, guarded", "input")),
-        ("/v1/messages", gateway.messages, described("Message, guarded", "messages")),
-        ("/v1/completions", gateway.completions, described("Completion, guarded", "prompt")),
+    responses = described("Response, guarded", "input")
+    messages = described("Message, guarded", "messages")
+    completions = described("Completion, guarded", "prompt")
+    for wire, name, what, extra in (
+        (ChatWire, "chat", "chat completion request", CHAT),
+        (ResponsesWire, "responses", "request of OpenAI's Responses API", responses),
+        (MessagesWire, "messages", "request of Anthropic's Messages API", messages),
+        (CompletionsWire, "completions", "request of the older completions API", completions),
     ):
-        routes.add_api_route(path, handler, methods=["POST"], openapi_extra=description)
+        routes.add_api_route(
+            f"/v1{wire.path}",
+            _handler(gateway, wire),
+            methods=["POST"],
+            name=name,
+            description=f"Answer a {what}.",
+            openapi_extra=extra,
+        )
     routes.add_api_route("/v1/models", gateway.models, methods=["GET"], openapi_extra=MODELS)
     routes.add_api_route("/v1/models/{model:path}", gateway.model, methods=["GET"])
     return routes
+
+
+def _handler(
+    gateway: Gateway, wire: Callable[[], Wire]
+) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return await gateway.answer(request, wire())
+
+    return answer

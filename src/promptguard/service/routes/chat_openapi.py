@@ -3,73 +3,51 @@
 from __future__ import annotations
 
 _ANY_OBJECT = {"application/json": {"schema": {"type": "object"}}}
+_TEXT = {"type": "string"}
+_CONTENT = [_TEXT, {"type": "array", "items": {"type": "object"}}, {"type": "null"}]
+_ROLES = ["system", "developer", "user", "assistant", "tool"]
 _MESSAGE = {
     "type": "object",
     "required": ["role", "content"],
-    "properties": {
-        "role": {"type": "string", "enum": ["system", "developer", "user", "assistant", "tool"]},
-        "content": {
-            "anyOf": [
-                {"type": "string"},
-                {"type": "array", "items": {"type": "object"}},
-                {"type": "null"},
-            ]
-        },
-    },
+    "properties": {"role": {**_TEXT, "enum": _ROLES}, "content": {"anyOf": _CONTENT}},
 }
 
+
+def described(
+    summary: str,
+    field: str,
+    *,
+    form: dict[str, object] | None = None,
+    refusal: str = "",
+    further: dict[str, object] | None = None,
+) -> dict[str, object]:
+    """Return the description of a route whose request has `model` and `field` of the `form`."""
+    properties = {"model": {**_TEXT, "minLength": 1}, field: form or {}}
+    schema = {
+        "type": "object",
+        "required": ["model", field],
+        "properties": {**properties, "stream": {"type": "boolean"}, **(further or {})},
+    }
+    content = {**_ANY_OBJECT, "text/event-stream": {}}
+    answer = {"description": f"The model's answer, or a refusal{refusal}", "content": content}
+    return {
+        "summary": summary,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+        "responses": {"200": answer},
+    }
+
+
 CHAT: dict[str, object] = {
-    "summary": "Chat completion, guarded",
+    **described(
+        "Chat completion, guarded",
+        "messages",
+        form={"type": "array", "minItems": 1, "items": _MESSAGE},
+        refusal=" with finish_reason content_filter",
+        further={"user": _TEXT, "metadata": {"type": "object"}},
+    ),
     "description": "OpenAI's request and answer; fields not named here are passed through.",
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["model", "messages"],
-                    "properties": {
-                        "model": {"type": "string", "minLength": 1},
-                        "messages": {"type": "array", "minItems": 1, "items": _MESSAGE},
-                        "stream": {"type": "boolean"},
-                        "user": {"type": "string"},
-                        "metadata": {"type": "object"},
-                    },
-                }
-            }
-        },
-    },
-    "responses": {
-        "200": {
-            "description": "The model's answer, or a refusal with finish_reason content_filter",
-            "content": {**_ANY_OBJECT, "text/event-stream": {}},
-        },
-    },
 }
 MODELS: dict[str, object] = {
     "summary": "The upstream's models",
     "responses": {"200": {"description": "OpenAI's list of models", "content": _ANY_OBJECT}},
 }
-
-
-def described(summary: str, asked: str) -> dict[str, object]:
-    """Return the description of a route whose request has `model` and the field `asked`."""
-    schema = {
-        "type": "object",
-        "required": ["model", asked],
-        "properties": {
-            "model": {"type": "string", "minLength": 1},
-            asked: {},
-            "stream": {"type": "boolean"},
-        },
-    }
-    return {
-        "summary": summary,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-        "responses": {
-            "200": {
-                "description": "The model's answer, or a refusal",
-                "content": {**_ANY_OBJECT, "text/event-stream": {}},
-            }
-        },
-    }

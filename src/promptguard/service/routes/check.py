@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -24,7 +23,7 @@ from promptguard.service.routes.embeddings import judged_texts
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.settings import LiveSettings
 from promptguard.service.verdicts import verdict_headers
-from promptguard.service.wire import GuardedRequest, Wire
+from promptguard.service.wire import Wire
 
 _ANY_MODEL = "unnamed"
 PATH = "/v1/guard/check"
@@ -32,12 +31,8 @@ _BODY: dict[str, object] = {
     "description": "A request in any of the gateway's formats; none at all passes",
     "content": {"application/json": {"schema": {"type": "object"}}},
 }
-# Where each format has the user's words; chat before completions, whose path ends its own.
-_FIELDS: tuple[tuple[type[Wire], str], ...] = (
-    (ChatWire, "messages"),
-    (CompletionsWire, "prompt"),
-    (ResponsesWire, "input"),
-)
+# Chat before completions, whose path ends its own.
+_WIRES: tuple[type[Wire], ...] = (ChatWire, CompletionsWire, ResponsesWire)
 _METHODS = ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -66,7 +61,8 @@ class CheckApi:
         wire = _wire_of(path, body)
         if wire is None:
             return Response(headers={"x-promptguard-judged": "false"})
-        asked = await computed(_read, wire, body, limits)
+        # Which model is asked makes no difference here, so a proxy need not say.
+        asked = await computed(wire.asked, {"model": _ANY_MODEL, **body}, limits)
         intake = self.recorder.intake
         admission = await intake.admit(
             Incoming(
@@ -77,27 +73,20 @@ class CheckApi:
                 session_id=given_session_id(config.session_fields, request.headers, asked.body),
                 # The proxy forwards by itself, so answers are seen only when they are resent.
                 learns_replies=True,
-                operation=wire.operation,
                 model=asked.model,
             )
         )
         intake.remember(admission, admission.state)
         is_denied = admission.result.is_blocked or bool(admission.stripped)
-        return self._answer(verdict_headers(admission.result), is_denied=is_denied)
+        headers = verdict_headers(admission.result)
+        return self._answer(headers, is_denied=is_denied, param=wire.field)
 
-    def _answer(
-        self, headers: Mapping[str, str], *, is_denied: bool, param: str = "messages"
-    ) -> Response:
+    def _answer(self, headers: Mapping[str, str], *, is_denied: bool, param: str) -> Response:
         if not is_denied:
             return Response(headers=headers)
         code = self.live.current.service.block_code
         denied = error_body(403, self.recorder.refusal, code=code, param=param)
         return JSONResponse(denied, 403, headers)
-
-
-def _read(wire: Wire, body: Mapping[str, object], limits: Limits) -> GuardedRequest:
-    # Which model is asked makes no difference here, so a proxy need not say.
-    return wire.read_request(json.dumps({"model": _ANY_MODEL, **body}).encode(), limits)
 
 
 def _ends_with(path: str, name: str) -> bool:
@@ -111,9 +100,9 @@ def _wire_of(path: str, body: Mapping[str, object]) -> Wire | None:
     # Asked first: a request of Anthropic's looks like a chat, but its blocks mean other things.
     if _ends_with(path, MessagesWire.path):
         return MessagesWire()
-    for wire, field in _FIELDS:
+    for wire in _WIRES:
         # A further field must not make a content of what this path's model reads as the user's.
-        if field in body and _ends_with(path, wire.path):
+        if wire.field in body and _ends_with(path, wire.path):
             return wire()
     # The Responses API takes an object as `prompt`, which names one that the upstream keeps.
     is_spoken = isinstance(body.get("prompt"), (str, list))

@@ -45,7 +45,7 @@ class EmbeddingsApi:
         headers = embedded.headers
         if embedded.is_blocked:
             refusal = self.gateway.recorder.refusal
-            raise self.gateway.blocked_error(refusal).with_headers(headers)
+            raise self.gateway.blocked_error(refusal, "input").with_headers(headers)
         call = self.gateway.upstream.send(
             "POST", PATH, body=raw, headers=self.gateway.passed_headers(request)
         )

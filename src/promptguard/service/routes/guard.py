@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from promptguard.computations import offloaded
-from promptguard.conversation import ComparableMessage, Role
+from promptguard.conversation import Role
 from promptguard.evaluation import PromptGuard
 from promptguard.evaluators.metrics import metrics_as_json
 from promptguard.protocols import ClientHints
@@ -103,7 +103,8 @@ class GuardApi:
     async def turn(self, request: Request, body: TurnRequest, response: Response) -> TurnView:
         """Judge one turn and record it; with `reply`, judge and record the answer as well."""
         principal = permitted(request, Scope.GUARD)
-        reading, reply = await computed(_messages_in, body, self._limits())
+        limits = Limits.of(self.live.current.service, self.recorder.controller.config)
+        reading, reply = await computed(_messages_in, body, limits)
         incoming = Incoming(
             owner=Owner(principal=principal),
             messages=tuple(reading.messages),
@@ -139,9 +140,6 @@ class GuardApi:
             ],
         )
 
-    def _limits(self) -> Limits:
-        return Limits.of(self.live.current.service, self.recorder.controller.config)
-
     async def _view(self, admission: Admission, reply: str | None) -> TurnView:
         history = admission.history.value
         if reply is None or admission.result.is_blocked:
@@ -162,7 +160,8 @@ def _messages_in(body: TurnRequest, limits: Limits) -> tuple[Reading, str | None
     else:
         reading = read_messages(body.messages, limits)
         # A last assistant message is the reply here; in the gateway it would be a prefill.
-        if reply is None and reading.messages and _is_answer(reading.messages[-1]):
+        last = reading.messages[-1] if reading.messages else None
+        if reply is None and last is not None and last.role is Role.ASSISTANT:
             reply = reading.messages.pop().content
     if body.system:
         reading.system.append(body.system)
@@ -174,16 +173,12 @@ def _messages_in(body: TurnRequest, limits: Limits) -> tuple[Reading, str | None
 def guard_routes(api: GuardApi) -> APIRouter:
     """Return the guard's routes."""
     routes = APIRouter(tags=["guard"], responses=error_responses(), route_class=LongBodyRoute)
-    routes.add_api_route("/v1/guard/turn", api.turn, methods=["POST"], response_model=TurnView)
+    routes.add_api_route("/v1/guard/turn", api.turn, methods=["POST"])
     routes.add_api_route(
         "/v1/guard/evaluate",
         api.evaluate,
         methods=["POST"],
         openapi_extra={"responses": {"200": {"content": {"application/json": {}}}}},
     )
-    routes.add_api_route("/v1/rubric", api.rubric, methods=["POST"], response_model=RubricView)
+    routes.add_api_route("/v1/rubric", api.rubric, methods=["POST"])
     return routes
-
-
-def _is_answer(item: ComparableMessage) -> bool:
-    return item.role is Role.ASSISTANT

@@ -40,8 +40,7 @@ class HealthApi:
     async def metrics(self, request: Request) -> Response:
         """Return the metrics for Prometheus."""
         permitted(request, Scope.READ)
-        exposition = self.telemetry.exposition()
-        return Response(exposition.body, headers={"content-type": exposition.content_type})
+        return self.telemetry.exposition()
 
     async def _reason_not_ready(self) -> str | None:
         if self.lifecycle.is_stopping:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,6 +21,7 @@ from promptguard.service.lanes import computed
 from promptguard.service.openai_wire import read_messages, shown_in
 from promptguard.service.replies import ReplyRecorder
 from promptguard.service.routes.long_bodies import LongBodyRoute
+from promptguard.service.routes.recent import Recent
 from promptguard.service.sessions import Owner, given_session_id
 from promptguard.service.settings import LiveSettings
 from promptguard.service.verdicts import block_reason
@@ -63,23 +63,11 @@ class GuardrailReply(BaseModel):
     stream_holdback_chars: list[int] | None = None
 
 
-class RecentCalls:
-    """The latest admitted turns by LiteLLM's call id, kept apart for each key."""
+class RecentCalls(Recent[tuple[str, str, str], Admission]):
+    """The latest admitted turns by tenant and name of the key, and LiteLLM's call id."""
 
-    def __init__(self, limit: int = MAX_CALLS) -> None:
-        self._limit = limit
-        self._calls: OrderedDict[tuple[str, str, str], Admission] = OrderedDict()
-
-    def remember(self, caller: Principal, call_id: str, admission: Admission) -> None:
-        """Remember the turn of a call."""
-        # Kept by key: a call id of another caller must not bring its turn into the judgement.
-        self._calls[caller.tenant, caller.name, call_id] = admission
-        if len(self._calls) > self._limit:
-            self._calls.popitem(last=False)
-
-    def find(self, caller: Principal, call_id: str) -> Admission | None:
-        """Return the turn of a call, None where it is not known here."""
-        return self._calls.get((caller.tenant, caller.name, call_id))
+    def __init__(self) -> None:
+        super().__init__(MAX_CALLS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +86,8 @@ class LitellmApi:
         return await self._response(caller, body)
 
     async def _request(self, caller: Principal, body: GuardrailRequest) -> GuardrailReply:
-        reading = await computed(_texts_in, body, self._limits())
+        limits = Limits.of(self.live.current.service, self.recorder.controller.config)
+        reading = await computed(_texts_in, body, limits)
         if not reading.messages and not reading.contents:
             return GuardrailReply(action="NONE")
         incoming = Incoming(
@@ -114,7 +103,8 @@ class LitellmApi:
         admission = await self.recorder.intake.admit(incoming)
         self.recorder.intake.remember(admission, admission.state)
         if body.litellm_call_id:
-            self.calls.remember(caller, body.litellm_call_id, admission)
+            call = (caller.tenant, caller.name, body.litellm_call_id)
+            self.calls.remember(call, admission)
         if admission.result.is_blocked:
             return _blocked(admission)
         poisoned = poisoned_in((*reading.messages, *reading.contents), admission.stripped)
@@ -127,26 +117,19 @@ class LitellmApi:
         texts = body.texts or []
         # The arguments of a call leave the model as well as its words do.
         shown = [*texts, shown_in(body.tool_calls)]
-        admission = self.calls.find(caller, body.litellm_call_id or "")
+        admission = self.calls.find((caller.tenant, caller.name, body.litellm_call_id or ""))
         if admission is not None:
             is_bad = await self.recorder.judge_of(admission).is_bad(shown)
         else:
-            judge = self.recorder.controller.judge
-            is_bad = self._is_enforced and await asyncio.to_thread(
-                offloaded, _is_bad_alone, judge, shown
+            controller = self.recorder.controller
+            is_bad = controller.config.mode == "enforce" and await asyncio.to_thread(
+                offloaded, _is_bad_alone, controller.judge, shown
             )
         if is_bad:
             return GuardrailReply(action="BLOCKED", blocked_reason=self.recorder.refusal)
         # LiteLLM reads one number per choice and ignores a bare number.
         holdback = [self.live.current.service.holdback_chars] * len(texts)
         return GuardrailReply(action="NONE", stream_holdback_chars=holdback)
-
-    @property
-    def _is_enforced(self) -> bool:
-        return self.recorder.controller.config.mode == "enforce"
-
-    def _limits(self) -> Limits:
-        return Limits.of(self.live.current.service, self.recorder.controller.config)
 
     def _session_id(self, body: GuardrailRequest) -> str | None:
         headers = {
@@ -181,12 +164,7 @@ def _texts_in(body: GuardrailRequest, limits: Limits) -> Reading:
 def litellm_routes(api: LitellmApi) -> APIRouter:
     """Return LiteLLM's route."""
     routes = APIRouter(tags=["guard"], responses=error_responses(), route_class=LongBodyRoute)
-    routes.add_api_route(
-        "/beta/litellm_basic_guardrail_api",
-        api.apply,
-        methods=["POST"],
-        response_model=GuardrailReply,
-    )
+    routes.add_api_route("/beta/litellm_basic_guardrail_api", api.apply, methods=["POST"])
     return routes
 
 

@@ -108,7 +108,5 @@ class ModerationsApi:
 def moderation_routes(api: ModerationsApi) -> APIRouter:
     """Return the moderation route."""
     routes = APIRouter(tags=["guard"], responses=error_responses(), route_class=LongBodyRoute)
-    routes.add_api_route(
-        "/v1/moderations", api.moderate, methods=["POST"], response_model=Moderation
-    )
+    routes.add_api_route("/v1/moderations", api.moderate, methods=["POST"])
     return routes

@@ -285,18 +285,14 @@ class SessionsApi:
 def session_routes(api: SessionsApi) -> APIRouter:
     """Return the routes over stored sessions."""
     routes = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=error_responses())
-    routes.add_api_route("", api.index, methods=["GET"], response_model=SessionList)
     one = "/{session_id}"
+    routes.add_api_route("", api.index, methods=["GET"])
     routes.add_api_route(one, api.show, methods=["GET"], response_model=SessionDetail)
-    routes.add_api_route(one, api.delete, methods=["DELETE"], response_model=Deleted)
-    routes.add_api_route(
-        f"{one}/explain", api.explain, methods=["GET"], response_model=ExplanationView
-    )
-    routes.add_api_route(f"{one}/replay", api.replay, methods=["POST"], response_model=ReplayView)
-    routes.add_api_route(f"{one}/label", api.label, methods=["POST"], response_model=LabelView)
-    routes.add_api_route(
-        f"{one}/release", api.release, methods=["POST"], response_model=SessionSummary
-    )
+    routes.add_api_route(one, api.delete, methods=["DELETE"])
+    routes.add_api_route(f"{one}/explain", api.explain, methods=["GET"])
+    routes.add_api_route(f"{one}/replay", api.replay, methods=["POST"])
+    routes.add_api_route(f"{one}/label", api.label, methods=["POST"])
+    routes.add_api_route(f"{one}/release", api.release, methods=["POST"])
     return routes
 
 
@@ -321,14 +317,8 @@ def _summary(state: SessionState) -> SessionSummary:
 def _detail_json(
     state: SessionState, entries: tuple[TranscriptEntry, ...], labels: tuple[SessionLabel, ...]
 ) -> str:
-    return _detail(state, entries, labels).model_dump_json()
-
-
-def _detail(
-    state: SessionState, entries: tuple[TranscriptEntry, ...], labels: tuple[SessionLabel, ...]
-) -> SessionDetail:
     """Return a session with all that is stored of it."""
-    return SessionDetail(
+    detail = SessionDetail(
         summary=_summary(state),
         entered=[EnteredView(turn=entry.turn, mode=entry.mode) for entry in state.entered],
         transcript=[
@@ -344,6 +334,7 @@ def _detail(
         ],
         labels=[_label_view(label) for label in labels],
     )
+    return detail.model_dump_json()
 
 
 def _label_view(label: SessionLabel) -> LabelView:
