@@ -13,6 +13,7 @@ from promptguard.evaluators.prompts import (
     evaluation_prompt,
     evaluation_prompts,
     prompt_hash,
+    shipped_versions,
 )
 from promptguard.evaluators.recorded import recording_line
 from promptguard.evaluators.registry import JUDGES
@@ -29,6 +30,7 @@ def _fresh_registry():
     """Candidates of one test are not known to the next."""
     yield
     evaluation_prompts.cache_clear()
+    shipped_versions.cache_clear()
 
 
 @pytest.fixture
@@ -189,6 +191,7 @@ def test_two_shipped_versions_are_compared_on_a_recording(
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     monkeypatch.setattr("promptguard.evaluators.prompts.shipped_prompts", lambda: tmp_path)
     evaluation_prompts.cache_clear()
+    shipped_versions.cache_clear()
     assert evaluation_prompt(KIND).version == "1.1.0"
     recording = tmp_path / "recording.jsonl"
     with recording.open("w") as out:
